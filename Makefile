@@ -1,0 +1,40 @@
+# Two commands on a machine with Python 3.11 or later and make: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+# One BLAS thread a test worker: two workers share two cores.
+TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+.PHONY: demo test test-all lint format lock clean
+
+demo: .venv/ready
+	rm -rf runs/demo
+	$(BIN)/trunkfirst compare nonlinear-conductivity --out runs/demo
+
+test: lint
+	$(TEST) -m "not slow"
+
+test-all: lint
+	$(TEST)
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+format: .venv/ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.venv/ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+# Needs uv. Pins everything that is installed above, with hashes and without a host.
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	  --no-header --group dev --group build pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv dist build .pytest_cache .ruff_cache
