@@ -1,0 +1,76 @@
+"""Everything this library raises on purpose.
+
+```
+TrunkfirstError              1   base; the exit code of the command line
+├── UsageError               2   a command called in a way it cannot serve
+├── UnknownNameError         3   no such problem, method, activation ...
+├── SettingError             4   a setting that does not exist or is not used
+├── ValueRangeError          5   a setting or argument outside its range
+├── DataError                6   arrays of the wrong shape, type or value
+│   └── WidthError           7   more trunk functions than output points
+├── OutputExistsError        8   the output folder holds something already
+├── OutputNotWritableError   9   the output folder cannot be written
+├── CorruptFileError        10   a file is missing, damaged or not what it says
+├── SolveError              11   a finite-element solve did not converge
+├── DivergedError           12   training met a number that is not finite
+└── PrecisionError          13   double precision is needed and switched off
+```
+130 is left for an interrupt (Ctrl-C), as shells have it.
+"""
+
+
+class TrunkfirstError(Exception):
+    """Base class; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class UsageError(TrunkfirstError, ValueError):
+    exit_code = 2
+
+
+class UnknownNameError(TrunkfirstError, ValueError):
+    exit_code = 3
+
+    def __init__(self, kind: str, name: str, known: tuple[str, ...]):
+        super().__init__(f"there is no {kind} {name!r}; choose one of: {', '.join(known)}")
+
+
+class SettingError(TrunkfirstError, ValueError):
+    exit_code = 4
+
+
+class ValueRangeError(TrunkfirstError, ValueError):
+    exit_code = 5
+
+
+class DataError(TrunkfirstError, ValueError):
+    exit_code = 6
+
+
+class WidthError(DataError):
+    exit_code = 7
+
+
+class OutputExistsError(TrunkfirstError, OSError):
+    exit_code = 8
+
+
+class OutputNotWritableError(TrunkfirstError, OSError):
+    exit_code = 9
+
+
+class CorruptFileError(TrunkfirstError, OSError):
+    exit_code = 10
+
+
+class SolveError(TrunkfirstError, ArithmeticError):
+    exit_code = 11
+
+
+class DivergedError(TrunkfirstError, ArithmeticError):
+    exit_code = 12
+
+
+class PrecisionError(TrunkfirstError, TypeError):
+    exit_code = 13
