@@ -1,0 +1,74 @@
+"""Reading and writing the few formats that we trust: JSON, TOML, npz, text. None of them runs code."""
+
+import json
+import tomllib
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import CorruptFileError, SettingError
+from ._atomic import atomic_write
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write UTF-8 text, whole or not at all."""
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+def write_json(path: Path | str, value: object) -> None:
+    """Write strict JSON: a number that is not finite becomes null."""
+    write_text(path, to_json(value) + "\n")
+
+
+def to_json(value: object, *, indent: int | None = 2) -> str:
+    """Strict JSON text; NaN and infinity, which JSON does not have, become null."""
+    return json.dumps(_plain(value), indent=indent, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def read_json(path: Path | str) -> Any:
+    """Read JSON; damage is a `CorruptFileError` that names the file."""
+    try:
+        return json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise CorruptFileError(f"cannot read {path} as JSON: {error}") from error
+
+
+def read_toml(path: Path | str) -> dict[str, Any]:
+    """Read a configuration file; a slip in its syntax is a `SettingError` with the line."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{path} is not valid TOML: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptFileError(f"cannot read {path}: {error}") from error
+
+
+def write_npz(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write named arrays, uncompressed; the zip container carries a checksum of each."""
+    with atomic_write(path) as file:
+        np.savez(file, **{name: np.asarray(array) for name, array in arrays.items()})  # pyright: ignore[reportArgumentType]
+
+
+def read_npz(path: Path | str) -> dict[str, np.ndarray]:
+    """Read named arrays; pickled objects are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        raise CorruptFileError(f"cannot read {path} as npz: {error}") from error
