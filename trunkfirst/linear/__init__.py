@@ -1,0 +1,21 @@
+"""Linear algebra on the host: orthonormal bases, compression, limits, errors."""
+
+from ._compression import Compressed, compress
+from ._limits import trunk_limit
+from ._norms import projection, relative_errors
+from ._orthonormalise import QR, SVD, AbstractOrthonormaliser, Orthonormal, smallest_sufficient_rank
+from ._threads import one_blas_thread
+
+__all__ = [
+    "QR",
+    "SVD",
+    "AbstractOrthonormaliser",
+    "Compressed",
+    "Orthonormal",
+    "compress",
+    "one_blas_thread",
+    "projection",
+    "relative_errors",
+    "smallest_sufficient_rank",
+    "trunk_limit",
+]
