@@ -1,0 +1,96 @@
+"""The multilayer perceptron, described as in the paper by its vector of layer widths."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..errors import UnknownNameError, ValueRangeError
+
+Activation: TypeAlias = Callable[[Array], Array]
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "sine": jnp.sin,
+    "softplus": jax.nn.softplus,
+    "elu": jax.nn.elu,
+    "sigmoid": jax.nn.sigmoid,
+}
+
+# Variance of a weight between layers of widths n_in and n_out.
+INITIALISATIONS: dict[str, Callable[[int, int], float]] = {
+    "he": lambda n_in, n_out: 2 / n_in,
+    "xavier": lambda n_in, n_out: 2 / (n_in + n_out),
+}
+
+
+class Perceptron(eqx.Module):
+    """z^1 = W^1 x + b^1, z^l = W^l sigma(z^(l-1)) + b^l; no activation on the output.
+
+    Works on whole batches: (..., n_0) to (..., n_L).
+    """
+
+    weights: tuple[Float[Array, "n_out n_in"], ...]
+    biases: tuple[Float[Array, " n_out"], ...]
+    activation: str = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "*batch n_in"]) -> Float[Array, "*batch n_out"]:
+        return self.hidden(x) @ self.weights[-1].T + self.biases[-1].reshape((1,) * (x.ndim - 1) + (-1,))
+
+    def hidden(self, x: Float[Array, "*batch n_in"]) -> Float[Array, "*batch n_hidden"]:
+        """The last hidden layer, after its activation: what the output layer combines linearly."""
+        sigma = ACTIVATIONS[self.activation]
+        for W, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = sigma(x @ W.T + b.reshape((1,) * (x.ndim - 1) + (-1,)))
+        return x
+
+    @property
+    def architecture(self) -> tuple[int, ...]:
+        """The widths (n_0, n_1, ..., n_L)."""
+        return (self.weights[0].shape[1], *(len(b) for b in self.biases))
+
+
+def make_perceptron(
+    architecture: Sequence[int],
+    *,
+    activation: str = "relu",
+    initialisation: str = "he",
+    dtype: jnp.dtype | type = jnp.float64,
+    key: PRNGKeyArray,
+) -> Perceptron:
+    """A perceptron with normal weights of the variance of He or Xavier, and zero biases.
+
+    `architecture` is the paper's vector, e.g. (2, 50, 50, 50, 50): two inputs, three hidden layers, 50 outputs.
+    """
+    check_architecture("architecture", architecture)
+    if activation not in ACTIVATIONS:
+        raise UnknownNameError("activation", activation, tuple(ACTIVATIONS))
+    if initialisation not in INITIALISATIONS:
+        raise UnknownNameError("initialisation", initialisation, tuple(INITIALISATIONS))
+    variance = INITIALISATIONS[initialisation]
+    layers = list(itertools.pairwise(architecture))
+    keys = jr.split(key, len(layers))
+    weights = tuple(
+        jr.normal(k, (n_out, n_in), dtype) * jnp.asarray(variance(n_in, n_out) ** 0.5, dtype)
+        for k, (n_in, n_out) in zip(keys, layers, strict=True)
+    )
+    return Perceptron(weights, tuple(jnp.zeros(n_out, dtype) for _, n_out in layers), activation)
+
+
+def check_architecture(name: str, architecture: Sequence[int]) -> None:
+    """At least an input and an output, all widths positive."""
+    if len(architecture) < 2 or any(width < 1 for width in architecture):
+        raise ValueRangeError(f"{name} is {tuple(architecture)}; expected two or more positive widths")
+
+
+def count_parameters(module: eqx.Module) -> int:
+    """The number of trainable numbers in a module."""
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(module, eqx.is_inexact_array)))
