@@ -1,0 +1,126 @@
+"""The loop: compiled in chunks, logged after each, stopped cleanly."""
+
+import dataclasses as dc
+import math
+import time
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from ..errors import ValueRangeError
+from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
+from ._adam import keep_better
+
+Status: TypeAlias = Literal["finished", "interrupted", "diverged"]
+
+
+@dc.dataclass(frozen=True)
+class Step:
+    """One line of the log: where a stage of training stands."""
+
+    stage: str
+    iteration: int
+    iterations: int
+    loss: float
+    best_loss: float
+    rate: float
+    seconds: float
+
+    @property
+    def remaining_seconds(self) -> float:
+        """What is left at the present pace."""
+        return self.seconds / self.iteration * (self.iterations - self.iteration) if self.iteration else math.nan
+
+
+OnStep: TypeAlias = Callable[[Step], None]
+
+
+@dc.dataclass(frozen=True)
+class Minimised:
+    """What a minimisation ended with: the best parameters, their value, and how it went."""
+
+    parameters: Parameters
+    value: float
+    status: Status
+    state: State
+    history: tuple[Step, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the iterations, compilation included."""
+        return self.history[-1].seconds if self.history else 0.0
+
+    @property
+    def iterations(self) -> int:
+        """Iterations done."""
+        return int(self.state.iteration)
+
+
+def minimise(
+    objective: AbstractObjective,
+    parameters: Parameters,
+    minimiser: AbstractMinimiser,
+    *,
+    iterations: int,
+    key: PRNGKeyArray,
+    stage: str = "fit",
+    loss_unit: float = 1.0,
+    on_step: OnStep | None = None,
+) -> Minimised:
+    """Minimise `objective` and return the parameters of the smallest value seen.
+
+    About 200 log entries are made, each after a compiled chunk of iterations; `on_step` is called with each.
+    Logged losses are multiplied by `loss_unit`. Ctrl-C ends the loop with what there is; so does a value that
+    is not finite.
+    """
+    if iterations < 1:
+        raise ValueRangeError(f"{stage}: iterations is {iterations}; expected at least 1")
+    chunk = min(max(iterations // 200, 1), 200)
+    start = time.perf_counter()
+    state = minimiser.init(objective, parameters, key=key)
+    history: list[Step] = []
+    status: Status = "finished"
+    done = 0
+    try:
+        while done < iterations and status == "finished":
+            count = min(chunk, iterations - done)
+            state = advance(minimiser, objective, state, jnp.asarray(count, jnp.int32))
+            value, best_value = float(state.value), float(state.best_value)  # waits for the chunk
+            done += count
+            if not math.isfinite(value):
+                status = "diverged"
+            seconds = time.perf_counter() - start
+            rate = float(minimiser.rate(state))
+            history.append(Step(stage, done, iterations, value * loss_unit, best_value * loss_unit, rate, seconds))
+            if on_step is not None:
+                on_step(history[-1])
+    except KeyboardInterrupt:
+        status = "interrupted"
+    return Minimised(state.best_parameters, float(state.best_value), status, state, tuple(history))
+
+
+@eqx.filter_jit
+def advance(
+    minimiser: AbstractMinimiser, objective: AbstractObjective, state: State, count: Int[Array, ""]
+) -> State:
+    """`count` iterations in one compiled loop; the count is data, so that another one compiles nothing."""
+    dynamic, static = eqx.partition(state, eqx.is_array)
+
+    def one(_: Array, dynamic: State) -> State:
+        return eqx.filter(minimiser.step(objective, eqx.combine(dynamic, static)), eqx.is_array)
+
+    state = eqx.combine(jax.lax.fori_loop(0, count, one, dynamic), static)
+    if not objective.is_stochastic:
+        return state
+    value = objective.value(state.parameters)
+    is_better = value < state.best_value
+    return dc.replace(
+        state,
+        value=value,
+        best_parameters=keep_better(is_better, state.parameters, state.best_parameters),
+        best_value=jnp.minimum(value, state.best_value),
+    )
