@@ -1,0 +1,177 @@
+"""Losses on the output fields: |Phi C^T - U| in an entrywise p-norm, for whatever gives Phi and C.
+
+The paper's loss for both the monolithic method (C from the branch) and step 1 (C = A, free). Rows are
+samples here, so A is the paper's transposed.
+"""
+
+import abc
+import dataclasses as dc
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..data import OperatorData
+from ..errors import ValueRangeError
+from ..linear import compress
+from ..minimisers import AbstractObjective, Parameters
+from ..networks import Branch, Trunk
+
+
+@dc.dataclass(frozen=True)
+class Batches:
+    """How many samples and points an iteration looks at; None means all. All pairs of them are used."""
+
+    samples: int | None = None
+    points: int | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether an iteration looks at all data."""
+        return self.samples is None and self.points is None
+
+
+class AbstractFactors(eqx.Module):
+    """Trainable parts that give trunk functions Phi at the points and a coefficient row for each sample."""
+
+    trunk: eqx.AbstractVar[Trunk]
+
+    @abc.abstractmethod
+    def coefficients(
+        self, inputs: Float[Array, "samples features"], rows: Int[Array, " batch"] | None = None
+    ) -> Float[Array, "batch functions"]:
+        """C for the samples `rows`, or for all."""
+
+
+class FreeCoefficients(AbstractFactors):
+    """Step 1: the trunk and the free matrix A (samples, functions)."""
+
+    trunk: Trunk
+    matrix: Float[Array, "samples functions"]
+
+    def coefficients(
+        self, inputs: Float[Array, "samples features"], rows: Int[Array, " batch"] | None = None
+    ) -> Float[Array, "batch functions"]:
+        del inputs
+        return self.matrix if rows is None else self.matrix[rows]
+
+
+class BranchCoefficients(AbstractFactors):
+    """The monolithic method: trunk and branch at once, with the trainable transform T if there is one."""
+
+    trunk: Trunk
+    branch: Branch
+    transform: Float[Array, "functions functions"] | None = None
+
+    def coefficients(
+        self, inputs: Float[Array, "samples features"], rows: Int[Array, " batch"] | None = None
+    ) -> Float[Array, "batch functions"]:
+        values = self.branch(inputs if rows is None else inputs[rows])
+        return values if self.transform is None else values @ self.transform.T
+
+
+class OutputLoss(AbstractObjective):
+    """Mean over samples and points of w |error|^p, for any p >= 1, on everything or on random batches."""
+
+    points: Float[Array, "points coordinates"]
+    inputs: Float[Array, "samples features"]
+    outputs: Float[Array, "samples points"]
+    point_weights: Float[Array, " points"] | None = None
+    p: float = eqx.field(static=True, default=2.0)
+    batches: Batches = eqx.field(static=True, default=Batches())
+
+    @property
+    def is_stochastic(self) -> bool:
+        return not self.batches.is_everything
+
+    def value(self, parameters: Parameters) -> Float[Array, ""]:
+        return self._mean(parameters, None, None)
+
+    def value_and_grad(self, parameters: Parameters, *, key: PRNGKeyArray) -> tuple[Float[Array, ""], Parameters]:
+        sample_key, point_key = jr.split(key)
+        rows = _draw(sample_key, len(self.inputs), self.batches.samples)
+        columns = _draw(point_key, len(self.points), self.batches.points)
+        return eqx.filter_value_and_grad(lambda q: self._mean(q, rows, columns))(parameters)
+
+    def _mean(self, parameters: AbstractFactors, rows: Array | None, columns: Array | None) -> Float[Array, ""]:
+        points, outputs = self.points, self.outputs
+        if rows is not None:
+            outputs = outputs[rows]
+        if columns is not None:
+            points, outputs = points[columns], outputs[:, columns]
+        errors = parameters.coefficients(self.inputs, rows) @ parameters.trunk(points).T - outputs
+        powers = errors**2 if self.p == 2 else jnp.abs(errors) ** self.p
+        if self.point_weights is None:
+            return jnp.mean(powers)
+        weights = self.point_weights if columns is None else self.point_weights[columns]
+        return jnp.mean(powers @ (weights / jnp.sum(weights)))
+
+
+class CompressedLoss(AbstractObjective):
+    """The loss for p = 2 on everything, at a cost that hardly depends on the number of samples.
+
+    With U = V B, V orthonormal (samples, rank), and C split into V V^T C and the rest E,
+
+        |C Phi^T - U|^2 = |V^T C Phi^T - B|^2 + tr(E Phi^T Phi E^T),
+
+    so no array of samples x points is ever formed. Equal to `OutputLoss` up to rounding.
+    """
+
+    points: Float[Array, "points coordinates"]
+    inputs: Float[Array, "samples features"]
+    directions: Float[Array, "samples rank"]
+    factor: Float[Array, "rank points"]
+    root_weights: Float[Array, " points"] | None = None
+
+    def value(self, parameters: Parameters) -> Float[Array, ""]:
+        C = parameters.coefficients(self.inputs)
+        Phi = parameters.trunk(self.points)
+        if self.root_weights is not None:
+            Phi = Phi * self.root_weights[:, None]
+        inside = self.directions.T @ C
+        outside = C - self.directions @ inside
+        squares = jnp.sum((inside @ Phi.T - self.factor) ** 2) + jnp.sum((outside @ (Phi.T @ Phi)) * outside)
+        return squares / (len(C) * len(Phi))
+
+
+def make_loss(
+    data: OperatorData,
+    inputs: Float[Array, "samples features"],
+    *,
+    p: float,
+    batches: Batches = Batches(),  # noqa: B008 - a frozen record
+    dtype: np.dtype,
+) -> OutputLoss | CompressedLoss:
+    """The cheapest loss that computes what is asked."""
+    if not p >= 1:
+        raise ValueRangeError(f"p is {p}; the loss |error|^p needs p >= 1")
+    points = jnp.asarray(data.points, dtype)
+    weights = data.point_weights
+    if p == 2 and batches.is_everything:
+        roots = None if weights is None else np.sqrt(weights * len(weights))
+        compressed = compress(data.outputs if roots is None else data.outputs * roots)
+        return CompressedLoss(
+            points,
+            inputs,
+            jnp.asarray(compressed.directions, dtype),
+            jnp.asarray(compressed.factor, dtype),
+            None if roots is None else jnp.asarray(roots, dtype),
+        )
+    return OutputLoss(
+        points,
+        inputs,
+        jnp.asarray(data.outputs, dtype),
+        None if weights is None else jnp.asarray(weights, dtype),
+        p,
+        batches,
+    )
+
+
+def _draw(key: PRNGKeyArray, size: int, batch: int | None) -> Int[Array, " batch"] | None:
+    if batch is None:
+        return None
+    if not 1 <= batch <= size:
+        raise ValueRangeError(f"a batch of {batch} cannot be drawn from {size}")
+    return jr.choice(key, size, (batch,), replace=False)
