@@ -1,0 +1,75 @@
+"""Methods side by side, over several seeds, on the same data and split."""
+
+import dataclasses as dc
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..data import OperatorData
+from ..files import prepare_directory, write_json, write_manifest
+from ..training import TrunkResult
+from ._claims import Claim, check_claims
+from ._config import RunConfig
+from ._reporter import Reporter, Silent
+from ._run import Outcome, prepare, run
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Comparison:
+    """Runs of several methods and seeds, the paper's claims beside them, and the data they all saw."""
+
+    folder: Path
+    outcomes: tuple[Outcome, ...]
+    claims: tuple[Claim, ...]
+    data: OperatorData
+
+
+def compare(
+    configs: Sequence[RunConfig],
+    folder: Path | str,
+    *,
+    seeds: int = 1,
+    reporter: Reporter | None = None,
+) -> Comparison:
+    """Run each configuration with `seeds` seeds, starting with its own; they share problem, data and split.
+
+    Configurations with the same step 1 share it: the trunk is fitted once a seed.
+    """
+    folder = prepare_directory(folder)
+    reporter = reporter or Silent()
+    prepared = prepare(configs[0], reporter=reporter)
+    trunks: dict[str, TrunkResult] = {}
+    outcomes: list[Outcome] = []
+    for config in configs:
+        for seed in range(config.seed, config.seed + seeds):
+            one = config.model_copy(update={"seed": seed})
+            name = f"{one.method}-seed{seed}"
+            step1 = _step1(one)
+            shared = trunks.get(step1)
+            reporter.say(name + (" (trunk as before)" if shared else ""))
+            outcome = run(
+                one,
+                folder / name,
+                prepared=prepared,
+                trunk_result=shared,
+                reporter=reporter,
+            )
+            if outcome.result.trunk_result is not None:
+                trunks[step1] = outcome.result.trunk_result
+            outcomes.append(outcome)
+            if outcome.result.status == "interrupted":
+                return _finish(folder, outcomes, prepared.data)
+    return _finish(folder, outcomes, prepared.data)
+
+
+def _step1(config: RunConfig) -> str:
+    """What decides step 1, as text: equal texts, equal trunks. A monolithic fit has no step 1 to share."""
+    kind = "monolithic" if config.method == "monolithic" else "two-step"
+    return f"{kind} {config.seed} {config.precision} {config.trunk!r} {config.loss!r}"
+
+
+def _finish(folder: Path, outcomes: list[Outcome], data: OperatorData) -> Comparison:
+    claims = check_claims(outcomes[0].config.problem, outcomes)
+    write_json(folder / "metrics.json", [outcome.metrics for outcome in outcomes])
+    write_json(folder / "claims.json", [dc.asdict(claim) for claim in claims])
+    write_manifest(folder)
+    return Comparison(folder, tuple(outcomes), tuple(claims), data)

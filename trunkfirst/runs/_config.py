@@ -1,0 +1,186 @@
+"""The configuration of a run as typed records. Every key has a default; an unknown key is an error."""
+
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import pydantic
+from pydantic import Field
+
+from ..errors import SettingError, ValueRangeError
+
+MethodName: TypeAlias = Literal["two-step", "two-step-without-qr", "monolithic"]
+Widths: TypeAlias = tuple[int, ...]
+
+
+class Section(pydantic.BaseModel):
+    """A frozen part of the configuration that takes no key it does not know."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSection(Section):
+    """Which samples, and how they are split."""
+
+    samples: int | None = Field(
+        default=None, ge=4, description="how many samples; the problem's own number if left out"
+    )
+    points: str | None = Field(default=None, description='"random:M" for M random points instead of the mesh')
+    split_seed: int = Field(default=0, description="seed of the split, apart from the seed of the networks")
+    validation_share: float = Field(default=0.0, ge=0, lt=1, description="share of samples for choosing settings")
+    test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for judging the result")
+
+
+class Descent(Section):
+    """How a network is trained."""
+
+    minimiser: Literal["adam"] = Field(default="adam", description="the minimiser")
+    iterations: int = Field(default=10_000, ge=1, description="iterations of the minimiser")
+    rate: float = Field(default=1e-3, gt=0, description="learning rate of Adam")
+    halve_every: int | None = Field(default=None, ge=1, description="halve the rate after so many iterations")
+    batch_samples: int | None = Field(default=None, ge=1, description="samples an iteration; all if left out")
+
+
+class TrunkSection(Descent):
+    """The trunk network and step 1 (for `monolithic`: the training of both networks)."""
+
+    architecture: Widths = Field(default=(2, 50, 50, 50, 50), description="(coordinates, hidden widths ..., N)")
+    activation: str = Field(default="relu", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid")
+    initialisation: str = Field(default="he", description="he or xavier")
+    batch_points: int | None = Field(default=None, ge=1, description="points an iteration; all if left out")
+
+
+class OrthonormaliseSection(Section):
+    """How the trunk is orthonormalised between the steps."""
+
+    method: Literal["qr", "svd"] = Field(default="qr", description="qr or svd; both reveal the rank")
+    tolerance: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="drop directions below this; if left out, by their worth for the outputs",
+    )
+    unit_columns: bool = Field(
+        default=False, description="scale to Q^T Q = I as in the paper, not to unit mean square"
+    )
+
+
+class BranchSection(Descent):
+    """The branch and step 2."""
+
+    kind: Literal["network"] = Field(default="network", description="what stands as the branch")
+    architecture: Widths = Field(default=(1, 500, 51), description="(inputs, hidden widths ..., N + 1)")
+    stacked: bool = Field(default=False, description="one network for each coefficient")
+    activation: str = Field(default="relu", description="as for the trunk")
+    initialisation: str = Field(default="he", description="he or xavier")
+    encoder: str = Field(
+        default="none",
+        description="none, standardise, or a basis and a count such as legendre:8, chebyshev:8, fourier:9",
+    )
+    train_transform: bool = Field(default=False, description="monolithic only: train the transform T too")
+
+
+class LossSection(Section):
+    """The loss of step 1 and of the monolithic method."""
+
+    p: float = Field(default=2.0, description="power of the entrywise norm, at least 1")
+
+
+class RunConfig(Section):
+    """Everything that decides a run."""
+
+    problem: str
+    method: MethodName = "two-step"
+    preset: str = "paper"
+    seed: int = Field(default=0, description="seed of the networks")
+    precision: Literal["double", "single"] = "double"
+    data: DataSection = DataSection()
+    trunk: TrunkSection = TrunkSection()
+    orthonormalise: OrthonormaliseSection = OrthonormaliseSection()
+    branch: BranchSection = BranchSection()
+    loss: LossSection = LossSection()
+
+
+def make_config(values: dict[str, Any]) -> RunConfig:
+    """Check nested `values`; the first thing wrong is a `SettingError` or `ValueRangeError` that names the key."""
+    try:
+        config = RunConfig.model_validate(values)
+    except pydantic.ValidationError as error:
+        raise _first_error(error) from None
+    if not config.loss.p >= 1:
+        raise ValueRangeError(f"loss.p is {config.loss.p}; the loss |error|^p needs p >= 1")
+    return config
+
+
+def _first_error(error: pydantic.ValidationError) -> SettingError | ValueRangeError:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(_keys_beside(first["loc"]))
+        return SettingError(f"there is no setting {key!r}; known here: {known}")
+    return ValueRangeError(f"setting {key} is {first['input']!r}: {first['msg'].lower()}")
+
+
+def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
+    model: Any = RunConfig
+    for part in place[:-1]:
+        model = model.model_fields[part].annotation
+    return list(model.model_fields)
+
+
+def parse_setting(text: str) -> tuple[list[str], Any]:
+    """`a.b=c` of the option `--set`, the value read as TOML and otherwise taken as a word."""
+    import tomllib
+
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise SettingError(f"--set {text!r}: expected key=value, e.g. --set trunk.iterations=5000")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    return key.split("."), parsed
+
+
+def put(values: dict[str, Any], place: list[str], value: Any) -> None:
+    """Set `values[a][b] = value` for the place [a, b]."""
+    *sections, name = place
+    for section in sections:
+        inner = values.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise SettingError(f"there is no setting {'.'.join(place)!r}: {section} has no parts")
+        values = inner
+    values[name] = value
+
+
+def merge(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
+    """`low` overridden by `high`, section by section."""
+    merged = dict(low)
+    for name, value in high.items():
+        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
+        merged[name] = merge(merged[name], value) if both else value
+    return merged
+
+
+def to_toml(config: RunConfig) -> str:
+    """The resolved configuration as TOML, keys in the order of the records; what is None is left out."""
+    values = config.model_dump(mode="json", exclude_none=True)
+    top = [f"{name} = {_toml_value(value)}" for name, value in values.items() if not isinstance(value, dict)]
+    sections = [
+        "\n".join([f"\n[{name}]", *(f"{key} = {_toml_value(item)}" for key, item in value.items())])
+        for name, value in values.items()
+        if isinstance(value, dict)
+    ]
+    return "\n".join(top + sections) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    import json
+
+    return repr(value) if isinstance(value, float) else json.dumps(value)
+
+
+def load_config(path: Path) -> RunConfig:
+    """The `config.toml` of a run folder."""
+    from ..files import read_toml
+
+    return make_config(read_toml(path))
