@@ -1,0 +1,34 @@
+"""`trunkfirst compare`."""
+
+from pathlib import Path
+from typing import Any
+
+from ..report import write_report
+from ..runs import compare
+from ._console import TerminalReporter, print_json, print_table, say
+from ._run import INTERRUPTED, describe, metrics_row
+from ._settings import default_folder, resolve
+
+
+def compare_command(target: str, *, seeds: int, out: Path | None, json: bool, quiet: bool, **options: Any) -> int:
+    """Carry out several methods and print them beside the paper."""
+    configs = resolve(target, **options)
+    folder = out or default_folder(f"{configs[0].problem}-compare")
+    with TerminalReporter(quiet=quiet or json) as reporter:
+        for config in configs:
+            reporter.say(describe(config))
+        comparison = compare(configs, folder, seeds=seeds, reporter=reporter)
+    page = write_report(folder, data=comparison.data)
+    if json:
+        print_json([outcome.metrics for outcome in comparison.outcomes])
+    else:
+        rows = [metrics_row(outcome.metrics) for outcome in comparison.outcomes]
+        print_table(configs[0].problem, rows[0][0], [row for _, row in rows], quiet=quiet)
+        claims = [
+            [claim.claim, claim.paper, claim.ours, {True: "yes", False: "no", None: "-"}[claim.holds]]
+            for claim in comparison.claims
+        ]
+        print_table("the paper's claims", ["claim", "paper", "ours", "holds"], claims, quiet=quiet)
+        say(f"report: {page}", quiet=quiet)
+    is_interrupted = any(outcome.result.status == "interrupted" for outcome in comparison.outcomes)
+    return INTERRUPTED if is_interrupted else 0

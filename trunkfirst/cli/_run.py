@@ -1,0 +1,68 @@
+"""`trunkfirst run`."""
+
+from pathlib import Path
+from typing import Any
+
+from ..report import write_report
+from ..runs import RunConfig, run
+from ._console import TerminalReporter, number, print_json, print_table, say
+from ._settings import default_folder, resolve
+
+INTERRUPTED = 130
+
+
+def run_command(target: str, *, out: Path | None, json: bool, quiet: bool, **options: Any) -> int:
+    """Carry out one configuration; the exit code is 130 if it was interrupted."""
+    (config,) = resolve(target, **options)
+    folder = out or default_folder(f"{config.problem}-{config.method}-seed{config.seed}")
+    with TerminalReporter(quiet=quiet or json) as reporter:
+        reporter.say(describe(config))
+        outcome = run(config, folder, reporter=reporter)
+    page = write_report(folder)
+    if json:
+        print_json(outcome.metrics)
+    else:
+        columns, row = metrics_row(outcome.metrics)
+        print_table(f"{config.problem}", columns, [row], quiet=quiet)
+        say(f"report: {page}", quiet=quiet)
+    return INTERRUPTED if outcome.result.status == "interrupted" else 0
+
+
+def describe(config: RunConfig) -> str:
+    """What is about to happen, in a line."""
+    return (
+        f"{config.problem}, {config.method}, preset {config.preset}, seed {config.seed}: "
+        f"{config.trunk.iterations:,} iterations"
+        + ("" if config.method == "monolithic" else f" for the trunk, {config.branch.iterations:,} for the branch")
+    )
+
+
+def metrics_row(metrics: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """The numbers people ask for first."""
+    test = metrics["test"] or {}
+    branch = metrics["branch"] or {}
+    columns = [
+        "method",
+        "seed",
+        "loss",
+        "branch loss",
+        "rank",
+        "test mean",
+        "median",
+        "max",
+        "optimal",
+        "seconds",
+    ]
+    row = [
+        metrics["method"],
+        str(metrics["seed"]),
+        number(metrics["trunk"]["loss"]),
+        number(branch.get("loss")),
+        str(metrics["trunk"]["rank"]),
+        number(test.get("mean_relative_l2")),
+        number(test.get("median_relative_l2")),
+        number(test.get("max_relative_l2")),
+        number(test.get("optimal_mean_relative_l2")),
+        f"{metrics['trunk']['seconds'] + branch.get('seconds', 0):.0f}",
+    ]
+    return columns, row

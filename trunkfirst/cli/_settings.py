@@ -1,0 +1,84 @@
+"""From command-line options to configurations."""
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import UnknownNameError, UsageError
+from ..runs import RunConfig, make_config, merge, parse_setting, preset_values, put
+
+
+def resolve(
+    target: str,
+    *,
+    methods: list[str] | None,
+    preset: str | None,
+    seed: int | None,
+    samples: int | None,
+    iterations: int | None,
+    settings: list[str],
+) -> list[RunConfig]:
+    """One configuration a method.
+
+    In rising order of force: defaults, preset, configuration file, options, `--set`.
+    """
+    from ..problems import problem_names
+    from ..runs import check_used
+
+    given = _read(target)
+    problem = given.get("problem")
+    if problem not in problem_names():
+        raise UnknownNameError("problem", str(problem), problem_names())
+    if seed is not None:
+        put(given, ["seed"], seed)
+    if samples is not None:
+        put(given, ["data", "samples"], samples)
+    if iterations is not None:
+        put(given, ["trunk", "iterations"], iterations)
+        put(given, ["branch", "iterations"], iterations)
+    named = {key for key in _dotted(given) if iterations is None or not key.endswith(".iterations")}
+    for text in settings:
+        place, value = parse_setting(text)
+        put(given, place, value)
+        named.add(".".join(place))
+    methods = methods or [given.get("method", "two-step")]
+    base = preset_values(preset or given.get("preset", "paper"), problem)
+    configs = [make_config(merge(merge(base, given), {"method": _known(method)})) for method in methods]
+    check_used(methods, named)
+    return configs
+
+
+def _read(target: str) -> dict[str, Any]:
+    from ..files import read_toml
+
+    if not target.endswith(".toml"):
+        return {"problem": target}
+    if not Path(target).is_file():
+        raise UsageError(f"there is no configuration file {target}")
+    return read_toml(target)
+
+
+def _known(method: str) -> str:
+    from typing import get_args
+
+    from ..runs import MethodName
+
+    if method not in get_args(MethodName):
+        raise UnknownNameError("method", method, get_args(MethodName))
+    return method
+
+
+def _dotted(values: dict[str, Any], prefix: str = "") -> set[str]:
+    keys: set[str] = set()
+    for name, value in values.items():
+        keys |= _dotted(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name}
+    return keys
+
+
+def default_folder(name: str) -> Path:
+    """`runs/NAME`, or `runs/NAME-2` and so on where that is taken."""
+    folder = Path("runs") / name
+    count = 1
+    while folder.exists():
+        count += 1
+        folder = Path("runs") / f"{name}-{count}"
+    return folder
