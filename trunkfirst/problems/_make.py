@@ -1,0 +1,150 @@
+"""Making the data of a problem: solved in parallel, kept in checksummed shards, reused while sound."""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from ..data import OperatorData, ShardFolder
+from ..errors import CorruptFileError, ValueRangeError
+from ._abstract import AbstractProblem
+from ._parallel import ShardTask, solve_all
+from ._registry import get_problem
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with (samples done, samples in all)."""
+
+# Part of the name of every data folder: raise it when meshes, solvers or the files change.
+FORMAT = 1
+# Below this much work, in seconds, starting other processes (about a second each) does not pay.
+_WORTH_PROCESSES = 4.0
+
+
+def make_data(
+    name: str,
+    *,
+    samples: int | None = None,
+    points: str | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    cache: Path | str | None = None,
+    progress: Progress | None = None,
+) -> OperatorData:
+    """Operator data of the problem called `name`, from the cache or freshly solved.
+
+    - `samples`: how many; None means as many as in the paper.
+    - `points`: None for the nodes of the mesh, or "random:M" for M independent uniform points on the square,
+      with values from the fine closed form (exact ones in 5.2).
+    - `seed` draws the samples (5.3) and the random points.
+    - `workers`: processes to solve in; None takes all cores where that pays, 1 stays in this process. The
+      data are the same to the bit.
+    - `cache`: folder of the shards, see `cache_folder`.
+    - `progress(done, total)` is called with numbers of samples after each block.
+
+    A shard that is missing or damaged is solved again, and a `RuntimeWarning` names it. A solve that does not
+    converge is a `SolveError` that names the sample. Scripts need no `if __name__ == "__main__"` guard.
+    """
+    problem = get_problem(name)
+    count = problem.default_samples if samples is None else samples
+    if seed < 0 or (workers is not None and workers < 1):
+        raise ValueRangeError(f"seed is {seed}, workers is {workers}; expected seed >= 0 and workers >= 1")
+    parameters = problem.parameters(count, seed=seed)
+    places = None if points is None else random_points(points, seed=seed)
+    if places is not None and not problem.has_fields_as_inputs:
+        return problem.assemble(parameters, None, places)
+    folder = ShardFolder(cache_folder(cache) / _folder_name(problem, parameters))
+    fields = _solved(problem, parameters, folder, workers, progress)
+    return problem.assemble(parameters, fields, places)
+
+
+def random_points(points: str, *, seed: int) -> Float[np.ndarray, "points 2"]:
+    """M independent uniform points on the square, for the text "random:M"."""
+    kind, _, number = points.partition(":")
+    if kind != "random" or not number.isdecimal() or int(number) < 1:
+        raise ValueRangeError(f"points is {points!r}; expected 'random:M' with a positive number M, or None")
+    return np.random.default_rng((seed, 1)).uniform(-1.0, 1.0, (int(number), 2))
+
+
+def cache_folder(cache: Path | str | None = None) -> Path:
+    """Where data are kept: `cache`, else $TRUNKFIRST_CACHE, else trunkfirst in the user's cache folder."""
+    chosen = cache or os.environ.get("TRUNKFIRST_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "trunkfirst"
+
+
+def _folder_name(problem: AbstractProblem, parameters: Float[np.ndarray, "samples parameters"]) -> str:
+    """Problem, samples, and a digest of everything the solutions depend on.
+
+    The digest covers parameters (so the seed, where it matters), mesh and format: data of another draw or
+    another mesh can never be mistaken for these.
+    """
+    mesh = problem.mesh
+    digest = hashlib.sha256(f"format {FORMAT}".encode())
+    for array in (parameters, mesh.points, mesh.triangles):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return f"{problem.name}-{len(parameters)}-{digest.hexdigest()[:16]}"
+
+
+def _solved(
+    problem: AbstractProblem,
+    parameters: Float[np.ndarray, "samples parameters"],
+    folder: ShardFolder,
+    workers: int | None,
+    progress: Progress | None,
+) -> Float[np.ndarray, "samples nodes"]:
+    """Fields of all samples: read what is sound, solve and write the rest."""
+    total = len(parameters)
+    fields = np.empty((total, len(problem.mesh.points)))
+    blocks = [slice(i, min(i + problem.shard_samples, total)) for i in range(0, total, problem.shard_samples)]
+    known = _read_index(folder)
+    sound = {
+        n: known[n] for n, block in enumerate(blocks) if n in known and _read(folder, n, known[n], fields[block])
+    }
+    tasks = [
+        ShardTask(problem, parameters[block], block.start, folder, number)
+        for number, block in enumerate(blocks)
+        if number not in sound
+    ]
+    done = total - sum(task.samples for task in tasks)
+    for task, digest in _run(tasks, workers):
+        task_fields = folder.read(task.number, digest)["fields"]
+        fields[task.first : task.first + task.samples] = task_fields
+        sound[task.number] = digest
+        # All that this maker knows is written each time, so that another maker's index is never mixed in.
+        folder.write_index(sound, about={"problem": problem.name, "samples": total, "format": FORMAT})
+        done += task.samples
+        if progress:
+            progress(done, total)
+    return fields
+
+
+def _run(tasks: list[ShardTask], workers: int | None) -> Iterator[tuple[ShardTask, str]]:
+    """Solve the tasks here or in processes, whichever is quicker unless `workers` says."""
+    seconds = sum(task.samples * task.problem.seconds_per_sample for task in tasks)
+    if workers is None:
+        workers = (os.cpu_count() or 1) if seconds > _WORTH_PROCESSES else 1
+    return solve_all(tasks, workers=min(workers, len(tasks)))
+
+
+def _read_index(folder: ShardFolder) -> dict[int, str]:
+    try:
+        return folder.read_index()
+    except CorruptFileError as error:
+        warnings.warn(f"{error}; all its data are made again", RuntimeWarning, stacklevel=4)
+        return {}
+
+
+def _read(folder: ShardFolder, number: int, digest: str, target: Float[np.ndarray, "samples nodes"]) -> bool:
+    """Copy the fields of a shard into `target`; False, with a warning, if the shard is not sound."""
+    try:
+        target[:] = folder.read(number, digest)["fields"]
+    except CorruptFileError as error:
+        warnings.warn(f"{error}; this part of the data is made again", RuntimeWarning, stacklevel=4)
+        return False
+    return True
