@@ -1,0 +1,226 @@
+"""The report: made from files alone, complete in one file, and calm when a piece is missing."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from trunkfirst.report import write_report
+
+SIDE = 6
+HOSTILE = '<script>alert("1")</script> $x^{$ & "quoted"'
+
+
+def grid() -> tuple[np.ndarray, np.ndarray]:
+    """A square of SIDE x SIDE nodes and its triangles."""
+    x, y = np.meshgrid(np.linspace(-1, 1, SIDE), np.linspace(-1, 1, SIDE))
+    corners = [
+        (SIDE * j + i, SIDE * j + i + 1, SIDE * (j + 1) + i) for j in range(SIDE - 1) for i in range(SIDE - 1)
+    ]
+    others = [(b, c, c + 1) for _, b, c in corners]
+    return np.column_stack([x.ravel(), y.ravel()]), np.array(corners + others)
+
+
+def metrics(method: str, seed: int, problem: str) -> dict:
+    is_monolithic = method == "monolithic"
+    branch = {"kind": "network", "loss": 3.21e-9, "seconds": 1, "iterations": 1000}
+    return {
+        "problem": problem, "method": method, "preset": "paper", "seed": seed, "split_seed": 0, "chosen": {},
+        "samples": {"train": 90, "validation": 0, "test": 5},
+        "trunk": {"loss": (1.5e-5 if is_monolithic else 2.5e-7) * (1 + seed), "limit": 1e-12, "rank": 39,
+                  "condition": 1.234e5, "seconds": 1.5, "iterations": 1000},
+        "branch": None if is_monolithic else branch,
+        "validation": None,
+        "test": {"mean_relative_l2": 4.56e-3 if is_monolithic else 7.89e-4, "median_relative_l2": 1e-4,
+                 "max_relative_l2": 2e-2, "optimal_mean_relative_l2": 6.54e-4,
+                 "kernel_mean_relative_l2": None, "reference_mean_relative_l2": None},
+        "data": {"own_error": None}, "seconds": {"data": 1.0, "total": 4.0},
+    }  # fmt: skip
+
+
+def evaluation(seed: int, *, field_input: bool) -> dict[str, np.ndarray]:
+    points, triangles = grid()
+    target = np.cos(points[:, 0])
+    rng = np.random.default_rng(seed)
+    errors = 1e-3 * (1 + rng.random(5))
+    return {
+        "errors": errors, "optimal_errors": errors / 2, "labels.beta": np.array([40.0, 5, 700, 90, 9.98]),
+        "points": points, "triangles": triangles, "example_index": np.array(1), "example_target": target,
+        "example_prediction": target + 1e-3 * rng.random(len(points)),
+        "example_input": points[:, 1] if field_input else np.array([5.0]),
+    }  # fmt: skip
+
+
+def history(method: str, seed: int) -> list[dict]:
+    stages = ("monolithic",) if method == "monolithic" else ("trunk", "branch")
+    return [
+        {"stage": stage, "iteration": i, "loss": (1 + seed) / (1 + i), "best_loss": (1 + seed) / (1 + i)}
+        for stage in stages
+        for i in range(0, 100, 10)
+    ]
+
+
+def write_run(
+    folder: Path, method: str = "two-step", seed: int = 0, problem: str = "nonlinear-conductivity"
+) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text(json.dumps(metrics(method, seed, problem)))
+    (folder / "history.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in history(method, seed)))
+    np.savez(folder / "evaluation.npz", **evaluation(seed, field_input=problem.startswith("discontinuous")))
+    (folder / "config.toml").write_text(f'method = "{method}"\n[loss]\np = 2.0\n')
+    (folder / "environment.json").write_text(json.dumps({"python": "3.11", "packages": {"numpy": "2"}}))
+    return folder
+
+
+def write_comparison(tmp_path: Path) -> Path:
+    """Two methods with two seeds each."""
+    for method in ("monolithic", "two-step"):
+        for seed in (0, 1):
+            write_run(tmp_path / "compared" / f"{method}-seed{seed}", method, seed)
+    claims = [
+        {"claim": "QR helps", "paper": "1e-9", "ours": "3.21e-9", "holds": holds} for holds in (True, False, None)
+    ]
+    (tmp_path / "compared" / "claims.json").write_text(json.dumps(claims))
+    return tmp_path / "compared"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished report, to be read only."""
+    return write_report(write_comparison(tmp_path_factory.mktemp("report")))
+
+
+class Links(HTMLParser):
+    """Collects what could reach outside the page, ids, tags and the cells of table rows."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name in {"href", "src", "xlink:href", "srcset", "data", "action"}:
+                self.references.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+
+
+def rows(page: str) -> list[list[str]]:
+    cells = [
+        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
+    ]
+    return [[re.sub(r"<[^>]*>", "", cell) for cell in row] for row in cells]
+
+
+def spoil(folder: Path, **changes: object) -> None:
+    """Change arrays of an evaluation; None removes one."""
+    with np.load(folder / "evaluation.npz") as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    arrays.update(changes)
+    np.savez(folder / "evaluation.npz", **{name: array for name, array in arrays.items() if array is not None})
+
+
+def test_page_is_one_file_with_nothing_outside(report: Path):
+    page = report.read_text()
+    links = Links(page)
+    assert not re.search(r"https?://|file:|@import", page)
+    assert str(report.parent) not in page
+    assert all(reference.startswith(("#", "data:image/png;base64,")) for reference in links.references)
+    assert not links.tags & {"script", "link", "iframe", "object", "embed"}
+    assert len(links.ids) == len(set(links.ids))
+    inner = {reference[1:] for reference in links.references if reference.startswith("#")}
+    assert inner <= set(links.ids)
+
+
+def test_every_image_decodes(report: Path):
+    page = report.read_text()
+    pictures = re.findall(r"data:image/png;base64,([A-Za-z0-9+/=\s]+)", page)
+    assert len(pictures) >= 3  # a target and two error maps
+    for picture in pictures:
+        Image.open(BytesIO(base64.b64decode(picture))).verify()
+    files = list((report.parent / "figures").glob("*.svg"))
+    assert sorted(file.stem for file in files) == [
+        "branch-loss", "errors", "errors-histogram", "errors-mean",
+        "map-error-monolithic", "map-error-two-step", "map-target", "trunk-loss",
+    ]  # fmt: skip
+    for file in files:
+        assert ET.parse(file).getroot().tag.endswith("svg")
+    assert page.count("<svg ") == len(files)
+
+
+def test_tables_hold_the_metrics(report: Path):
+    found = rows(report.read_text())
+    assert ["Test error, mean", "7.89e-4", "4.56e-3"] in found
+    # seeds 0 and 1: 2.5e-7 and 5e-7, 1.5e-5 and 3e-5; mean and sample standard deviation by hand
+    assert ["Trunk loss (monolithic: overall loss)", "3.75e-7 ± 1.77e-7", "2.25e-5 ± 1.06e-5"] in found
+    assert ["Branch loss", "3.21e-9", "\u2013"] in found
+    assert ["Branch loss", "two-step (2ST)", "about 1.00e-9", "3.21e-9", "3.21e0"] in found
+    assert [
+        "Overall loss (paper: mean of five seeds)",
+        "monolithic (VAN)",
+        "1.84e-5",
+        "2.25e-5 ± 1.06e-5",
+        "1.22e0",
+    ] in found
+    single = [row for row in found if row[:2] == ["two-step (2ST)", "1"]]
+    assert "5.00e-7" in single[0]
+    assert [row[-1] for row in found if row[0] == "QR helps"] == ["✓ yes", "✗ no", "not tested"]
+
+
+def test_opens_with_the_result(report: Path):
+    page = report.read_text()
+    lead = re.sub(r"<[^>]*>", "", page[page.index('class="lead"') : page.index("The task:")])
+    assert "7.89e-4 with two-step (2ST), 4.56e-3 with monolithic (VAN)" in lead
+    assert "monolithic&#39;s is 5.78e0 times" in lead
+    assert "2 claims that could be tested here, 1 holds" in lead
+
+
+def test_hostile_text_is_shown_not_run(tmp_path: Path):
+    folder = write_run(tmp_path / "run", method=HOSTILE, problem=HOSTILE)
+    spoil(folder, **{"labels.beta": None, f"labels.{HOSTILE.replace('/', '')}": np.arange(5.0)})
+    (folder / "config.toml").write_text(f"# {HOSTILE}\n")
+    (folder / "claims.json").write_text(
+        json.dumps([{"claim": HOSTILE, "paper": HOSTILE, "ours": HOSTILE, "holds": True}])
+    )
+    (folder / "environment.json").write_text(json.dumps({HOSTILE: HOSTILE}))
+    page = write_report(folder).read_text()
+    assert "script" not in Links(page).tags
+    assert "&lt;script&gt;alert" in page
+    assert 'aria-label="Training loss against iterations for &lt;script' in page
+
+
+def test_equal_files_give_equal_bytes(report: Path, tmp_path: Path):
+    again = write_report(write_comparison(tmp_path / "elsewhere"))
+    assert again.read_bytes() == report.read_bytes()
+    for figure in (again.parent / "figures").iterdir():
+        assert figure.read_bytes() == (report.parent / "figures" / figure.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("missing", "left_out"),
+    [
+        (("evaluation.npz",), ["Error of each test sample", "Target and absolute errors"]),
+        (("history.jsonl",), ["Training loss of the trunk", "Training loss of the branch"]),
+        (("config.toml", "environment.json"), []),
+        (("evaluation.npz", "history.jsonl", "config.toml"), ["Histogram of errors"]),
+    ],
+)
+def test_missing_files_leave_figures_out(tmp_path: Path, missing: tuple[str, ...], left_out: list[str]):
+    folder = write_run(tmp_path / "run")
+    for name in missing:
+        (folder / name).unlink()
+    page = write_report(folder).read_text()
+    for title in left_out:
+        assert re.search(f"“{title}.*” is left out: ", page)
+    assert page.count("is left out: ") >= len(left_out)

@@ -1,0 +1,121 @@
+"""From a run or compare directory to figures and one HTML page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..data import OperatorData
+from ..errors import OutputNotWritableError
+from ..files import write_text
+from ._errors import draw_errors, draw_histogram, draw_mean_errors
+from ._experiment import Experiment, read_experiment
+from ._geometry import draw_geometry, draw_pair
+from ._html import Drawing, Page, Section, Shown, render
+from ._losses import draw_branch_losses, draw_trunk_losses
+from ._maps import draw_maps
+from ._panel import Omission, Panel
+from ._style import figure_style, method_label
+from ._summary import conditions, notices, size_remark, summarise
+from ._svg import to_inline, to_svg
+from ._tables import methods_table, paper_table, runs_table
+from ._wording import Wording, wording_for
+
+Drawn = Panel | Omission | None
+
+
+def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
+    """Write `figures/*.svg` and `report.html` into a run or compare directory; return the page's path.
+
+    Reads files only: nothing is trained and JAX is not imported. What the files do not allow is left out
+    with a sentence why. With `data` the input-output pair is the paper's (beta = 9.98), not the example.
+    Equal files give equal bytes.
+
+    Raises `DataError` when the directory holds no run, `CorruptFileError` when a file contradicts itself.
+    """
+    experiment = read_experiment(directory)
+    wording = wording_for(experiment.problem, data)
+    with figure_style():
+        sections = _write_sections(directory, _draw_all(experiment, wording, data))
+    page = _page(experiment, wording, sections)
+    path = directory / "report.html"
+    write_text(path, render(page))
+    return path
+
+
+def _draw_all(
+    experiment: Experiment, wording: Wording, data: OperatorData | None
+) -> tuple[tuple[str, str, tuple[Drawn, ...]], ...]:
+    """Key, title and figures of each section."""
+    training = (draw_trunk_losses(experiment, wording), draw_branch_losses(experiment))
+    errors = (
+        draw_errors(experiment, wording),
+        draw_mean_errors(experiment, wording) if len(experiment.seeds) > 1 else None,
+        draw_histogram(experiment),
+    )
+    problem = (draw_geometry(experiment), draw_pair(experiment, wording, data))
+    return (
+        ("problem", "The problem", problem),
+        ("training", "Training", training),
+        ("errors", "Errors on unseen samples", errors),
+        ("maps", "One sample as a map", (draw_maps(experiment, wording),)),
+    )
+
+
+def _write_sections(
+    directory: Path, sections: Sequence[tuple[str, str, tuple[Drawn, ...]]]
+) -> tuple[Section, ...]:
+    """Write each drawing to its file and number the figures through; empty sections are dropped."""
+    folder = _figures_folder(directory)
+    written: list[Section] = []
+    number = 0
+    for key, title, drawn in sections:
+        shown: list[Shown] = []
+        for panel in (item for item in drawn if isinstance(item, Panel)):
+            number += 1
+            shown.append(_write_panel(folder, number, panel))
+        omissions = tuple(item for item in drawn if isinstance(item, Omission))
+        if shown or omissions:
+            written.append(Section(key, title, tuple(shown), omissions))
+    return tuple(written)
+
+
+def _figures_folder(directory: Path) -> Path:
+    folder = directory / "figures"
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputNotWritableError(f"cannot make {folder}: {error.strerror}") from error
+    return folder
+
+
+def _write_panel(folder: Path, number: int, panel: Panel) -> Shown:
+    drawings: list[Drawing] = []
+    for image in panel.images:
+        svg = to_svg(image)
+        write_text(folder / f"{image.name}.svg", svg)
+        drawings.append(Drawing(to_inline(svg), image.alt))
+    return Shown(number, panel.title, panel.caption, tuple(drawings))
+
+
+def _page(experiment: Experiment, wording: Wording, sections: tuple[Section, ...]) -> Page:
+    """Everything the page shows, in words and inline drawings."""
+    environment = experiment.runs[0].environment
+    first = {run.method: run for run in reversed(experiment.runs)}
+    return Page(
+        title=wording.title,
+        summary=summarise(experiment),
+        task=wording.task,
+        conditions=conditions(experiment),
+        notices=notices(experiment),
+        size_remark=size_remark(experiment),
+        paper=paper_table(experiment),
+        claims=experiment.claims,
+        methods=methods_table(experiment),
+        runs=runs_table(experiment) if len(experiment.runs) > 1 else None,
+        sections=sections,
+        configurations={
+            f"{method_label(method)}, seed {first[method].seed}": first[method].config_text
+            for method in experiment.methods
+            if first[method].config_text
+        },
+        environment=environment,
+    )
