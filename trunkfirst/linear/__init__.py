@@ -1,6 +1,6 @@
 """Linear algebra on the host: orthonormal bases, compression, limits, errors."""
 
-from ._compression import Compressed, compress
+from ._compression import Compressed, compress, principal_directions
 from ._limits import trunk_limit
 from ._norms import projection, relative_errors
 from ._orthonormalise import QR, SVD, AbstractOrthonormaliser, Orthonormal, smallest_sufficient_rank
@@ -14,6 +14,7 @@ __all__ = [
     "Orthonormal",
     "compress",
     "one_blas_thread",
+    "principal_directions",
     "projection",
     "relative_errors",
     "smallest_sufficient_rank",

@@ -23,13 +23,25 @@ class Compressed:
 
 def compress(outputs: Float[np.ndarray, "samples points"], *, tolerance: float = 1e-14) -> Compressed:
     """Thin SVD of the outputs; drops what lies below `tolerance` times the norm of everything."""
-    samples, points = outputs.shape
+    W, discarded = _principal(outputs, tolerance)
+    with one_blas_thread():
+        directions, triangle = np.linalg.qr(outputs @ W.T)
+    return Compressed(directions, triangle @ W, discarded)
+
+
+def principal_directions(
+    matrix: Float[np.ndarray, "samples columns"], *, tolerance: float
+) -> Float[np.ndarray, "rank columns"]:
+    """The leading right singular vectors, as rows; the rest is below `tolerance` times the norm of everything."""
+    return _principal(matrix, tolerance)[0]
+
+
+def _principal(matrix: np.ndarray, tolerance: float) -> tuple[np.ndarray, float]:
+    samples, columns = matrix.shape
     with one_blas_thread():
         # Many samples: the right singular vectors come from the small triangle of a QR.
-        small = np.linalg.qr(outputs, mode="r") if samples > 2 * points else outputs
+        small = np.linalg.qr(matrix, mode="r") if samples > 2 * columns else matrix
         _, s, W = np.linalg.svd(small, full_matrices=False)
-        tails = np.cumsum(s[::-1] ** 2)[::-1]
-        rank = max(1, int((tails > tolerance**2 * tails[0]).sum()))
-        directions, triangle = np.linalg.qr(outputs @ W[:rank].T)
-    discarded = float(tails[rank]) if rank < len(s) else 0.0
-    return Compressed(directions, triangle @ W[:rank], discarded)
+    tails = np.cumsum(s[::-1] ** 2)[::-1]
+    rank = max(1, int((tails > tolerance**2 * tails[0]).sum()))
+    return W[:rank], float(tails[rank]) if rank < len(s) else 0.0

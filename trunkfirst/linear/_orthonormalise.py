@@ -38,6 +38,17 @@ class Orthonormal:
         """How many directions are kept."""
         return self.values.shape[1]
 
+    def coefficients(
+        self,
+        outputs: Float[np.ndarray, "samples points"],
+        *,
+        point_weights: Float[np.ndarray, " points"] | None = None,
+    ) -> Float[np.ndarray, "samples rank"]:
+        """The coefficients of the best approximation of each output: Q^T U in the inner product of Q."""
+        points = len(self.values)
+        weights = np.full(points, 1 / points) if point_weights is None else point_weights
+        return (outputs * (weights * points / self.squared_length)) @ self.values
+
 
 @dc.dataclass(frozen=True)
 class AbstractOrthonormaliser(abc.ABC):

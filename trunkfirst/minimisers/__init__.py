@@ -2,17 +2,24 @@
 
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 from ._adam import Adam
-from ._minimise import Minimised, OnStep, Status, Step, minimise
+from ._lbfgs import LBFGS
+from ._minimise import Minimised, OnStep, Status, Step, Stopping, minimise
+from ._separable import AbstractFeatures, SeparableProblem, solve_ridge
 
 __all__ = [
+    "LBFGS",
+    "AbstractFeatures",
     "AbstractMinimiser",
     "AbstractObjective",
     "Adam",
     "Minimised",
     "OnStep",
     "Parameters",
+    "SeparableProblem",
     "State",
     "Status",
     "Step",
+    "Stopping",
     "minimise",
+    "solve_ridge",
 ]

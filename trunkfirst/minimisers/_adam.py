@@ -22,7 +22,8 @@ class Adam(AbstractMinimiser):
 
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:
         moments = self._optimiser().init(eqx.filter(parameters, eqx.is_inexact_array))
-        infinite = jnp.full((), jnp.inf, objective.value(parameters).dtype)
+        dtype = eqx.filter_eval_shape(objective.value, parameters).dtype
+        infinite = jnp.full((), jnp.inf, dtype)
         return State(parameters, infinite, jnp.zeros((), jnp.int32), parameters, infinite, moments, key)
 
     def step(self, objective: AbstractObjective, state: State) -> State:

@@ -3,7 +3,7 @@
 import dataclasses as dc
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import equinox as eqx
@@ -40,6 +40,21 @@ OnStep: TypeAlias = Callable[[Step], None]
 
 
 @dc.dataclass(frozen=True)
+class Stopping:
+    """When to stop early: below `target`, or after `patience` iterations that gained less than a share `gain`."""
+
+    target: float = 0.0
+    patience: int = 1000
+    gain: float = 0.01
+
+    def is_reached(self, history: Sequence[Step]) -> bool:
+        """Whether the log so far is reason to stop."""
+        last = history[-1]
+        before = [step.best_loss for step in history if step.iteration <= last.iteration - self.patience]
+        return last.best_loss <= self.target or bool(before and last.best_loss > (1 - self.gain) * before[-1])
+
+
+@dc.dataclass(frozen=True)
 class Minimised:
     """What a minimisation ended with: the best parameters, their value, and how it went."""
 
@@ -69,22 +84,26 @@ def minimise(
     key: PRNGKeyArray,
     stage: str = "fit",
     loss_unit: float = 1.0,
+    state: State | None = None,
+    stopping: Stopping | None = None,
     on_step: OnStep | None = None,
 ) -> Minimised:
     """Minimise `objective` and return the parameters of the smallest value seen.
 
     About 200 log entries are made, each after a compiled chunk of iterations; `on_step` is called with each.
-    Logged losses are multiplied by `loss_unit`. Ctrl-C ends the loop with what there is; so does a value that
-    is not finite.
+    Logged losses are multiplied by `loss_unit`. A `state` from an earlier call is taken up where it stood, and
+    `iterations` counts from its beginning. Ctrl-C ends the loop with what there is; so does a value that is
+    not finite, and `stopping` if given.
     """
     if iterations < 1:
         raise ValueRangeError(f"{stage}: iterations is {iterations}; expected at least 1")
     chunk = min(max(iterations // 200, 1), 200)
     start = time.perf_counter()
-    state = minimiser.init(objective, parameters, key=key)
+    if state is None:
+        state = minimiser.init(objective, parameters, key=key)
     history: list[Step] = []
     status: Status = "finished"
-    done = 0
+    done = int(state.iteration)
     try:
         while done < iterations and status == "finished":
             count = min(chunk, iterations - done)
@@ -98,6 +117,8 @@ def minimise(
             history.append(Step(stage, done, iterations, value * loss_unit, best_value * loss_unit, rate, seconds))
             if on_step is not None:
                 on_step(history[-1])
+            if stopping is not None and stopping.is_reached(history):
+                break
     except KeyboardInterrupt:
         status = "interrupted"
     return Minimised(state.best_parameters, float(state.best_value), status, state, tuple(history))

@@ -1,0 +1,70 @@
+"""Separable least squares: features(parameters) x free coefficients = targets.
+
+With the coefficients solved for (variable projection, Golub and Pereyra 1973) only the parameters inside the
+features remain. Step 1: features are the trunk at the output points. Step 2: the last hidden layer of the
+branch at the inputs.
+"""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+from jaxtyping import Array, Float
+
+from ._abstract import AbstractObjective, Parameters
+
+
+class AbstractFeatures(eqx.Module):
+    """Phi as a function of the parameters; a module, so that its arrays are data to the compiler."""
+
+    @abc.abstractmethod
+    def __call__(self, parameters: Parameters) -> Float[Array, "rows columns"]:
+        """Phi (rows, columns)."""
+
+
+class SeparableProblem(AbstractObjective):
+    """F(parameters) = min over A of |Phi A - B|^2 + ridge^2 |A|^2, divided by `scale`.
+
+    `features(parameters)` gives Phi (rows, columns); `targets` is B (rows, outputs); weights of rows are part
+    of both. By the envelope theorem the gradient is that of |Phi A - B|^2 + ridge^2 |A|^2 at the solved A, held
+    fixed: no factorisation is ever differentiated.
+    """
+
+    features: AbstractFeatures
+    targets: Float[Array, "rows outputs"]
+    ridge: float = eqx.field(static=True, default=1e-3)
+    scale: float = eqx.field(static=True, default=1.0)
+
+    def value(self, parameters: Parameters) -> Float[Array, ""]:
+        Phi = self.features(parameters)
+        A = jax.lax.stop_gradient(solve_ridge(Phi, self.targets, self.ridge))
+        squares = jnp.sum((Phi @ A - self.targets) ** 2) + self.ridge**2 * jnp.sum(A**2)
+        return squares / self.scale
+
+    def coefficients(self, parameters: Parameters) -> Float[Array, "columns outputs"]:
+        """The free coefficients A at these parameters."""
+        return solve_ridge(self.features(parameters), self.targets, self.ridge)
+
+    @eqx.filter_jit
+    def solve(self, parameters: Parameters) -> Float[Array, "columns outputs"]:
+        """The free coefficients, compiled."""
+        return self.coefficients(parameters)
+
+
+def solve_ridge(
+    Phi: Float[Array, "rows columns"], B: Float[Array, "rows outputs"], ridge: float
+) -> Float[Array, "columns outputs"]:
+    """A = argmin |Phi A - B|^2 + ridge^2 |A|^2.
+
+    Cholesky of the normal equations and two steps of iterative refinement with residuals of the original
+    problem, which restore what squaring the condition number took: a tenth of the time of a QR.
+    """
+    gram = Phi.T @ Phi
+    shift = ridge**2 + 8 * jnp.finfo(Phi.dtype).eps * jnp.max(jnp.diagonal(gram))
+    factor = jsl.cho_factor(gram + shift * jnp.eye(len(gram), dtype=Phi.dtype), lower=True)
+    A = jsl.cho_solve(factor, Phi.T @ B)
+    for _ in range(2):
+        A = A + jsl.cho_solve(factor, Phi.T @ (B - Phi @ A) - ridge**2 * A)
+    return A
