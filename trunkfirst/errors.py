@@ -13,7 +13,8 @@ TrunkfirstError              1   base; the exit code of the command line
 ├── CorruptFileError        10   a file is missing, damaged or not what it says
 ├── SolveError              11   a finite-element solve did not converge
 ├── DivergedError           12   training met a number that is not finite
-└── PrecisionError          13   double precision is needed and switched off
+├── PrecisionError          13   double precision is needed and switched off
+└── PredictOnlyError        14   an operator that predicts only was to do more
 ```
 130 is left for an interrupt (Ctrl-C), as shells have it.
 """
@@ -74,3 +75,7 @@ class DivergedError(TrunkfirstError, ArithmeticError):
 
 class PrecisionError(TrunkfirstError, TypeError):
     exit_code = 13
+
+
+class PredictOnlyError(TrunkfirstError, TypeError):
+    exit_code = 14

@@ -7,9 +7,16 @@ from collections.abc import Callable
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..errors import DataError, UnknownNameError
+from ..linear import one_blas_thread
+
+ELEMENTWISE: dict[str, Callable[[Array], Array]] = {
+    "log": jnp.log,
+    "inverse": jnp.reciprocal,
+    "inverse-root": lambda x: 1 / jnp.sqrt(x),
+}
 
 
 class AbstractEncoder(eqx.Module):
@@ -36,6 +43,39 @@ class Standardise(AbstractEncoder):
         return (inputs - self.mean[None]) / self.deviation[None]
 
 
+class Elementwise(AbstractEncoder):
+    """log x, 1/x or x^(-1/2) of the sensors that were positive in training; the others pass as they are."""
+
+    is_positive: Bool[Array, " sensors"]
+    function: str = eqx.field(static=True)
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        # Where the function is not used its argument is 1, so that no gradient becomes NaN.
+        arguments = jnp.where(self.is_positive[None], inputs, 1.0)
+        return jnp.where(self.is_positive[None], ELEMENTWISE[self.function](arguments), inputs)
+
+
+class Coordinates(AbstractEncoder):
+    """(x - centre) M: principal or predictive coordinates."""
+
+    centre: Float[Array, " sensors"]
+    matrix: Float[Array, "sensors features"]
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        return (inputs - self.centre[None]) @ self.matrix
+
+
+class Chain(AbstractEncoder):
+    """Several encoders, one after the other."""
+
+    parts: tuple[AbstractEncoder, ...]
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        for part in self.parts:
+            inputs = part(inputs)
+        return inputs
+
+
 class Coefficients(AbstractEncoder):
     """Generalised Fourier coefficients <f, psi_j> of an input function, by quadrature at its sensors."""
 
@@ -52,6 +92,53 @@ def fit_standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise
     # A constant sensor has a deviation of rounding size; dividing by it would blow noise up.
     is_constant = deviation <= 1e-12 * np.maximum(np.abs(mean), np.finfo(inputs.dtype).tiny)
     return Standardise(jnp.asarray(mean), jnp.asarray(np.where(is_constant, np.inf, deviation)))
+
+
+def fit_elementwise(inputs: Float[np.ndarray, "samples sensors"], function: str) -> Elementwise:
+    """Use `function` on the sensors whose training values are all positive."""
+    if function not in ELEMENTWISE:
+        raise UnknownNameError("function", function, tuple(ELEMENTWISE))
+    return Elementwise(jnp.asarray((inputs > 0).all(axis=0)), function)
+
+
+def fit_principal(inputs: Float[np.ndarray, "samples sensors"], count: int) -> Coordinates:
+    """The first `count` principal coordinates, all divided by the deviation of the first.
+
+    One common scale keeps what the coordinates mean: a small one stays small.
+    """
+    centre, modes, sizes = _principal_modes(inputs, count)
+    return Coordinates(jnp.asarray(centre), jnp.asarray(modes.T * np.sqrt(len(inputs)) / sizes[0]))
+
+
+def fit_predictive(
+    inputs: Float[np.ndarray, "samples sensors"],
+    targets: Float[np.ndarray, "samples directions"],
+    weights: Float[np.ndarray, " samples"],
+    count: int,
+) -> Coordinates:
+    """The best linear predictions of the targets from `count` principal coordinates, as new coordinates.
+
+    Where a linear prediction is good, what is left for the branch to learn is nearly straight.
+    """
+    centre, modes, sizes = _principal_modes(inputs, count)
+    roots = np.sqrt(weights / weights.mean())[:, None]
+    with one_blas_thread():
+        scores = np.hstack([np.ones_like(roots), (inputs - centre) @ modes.T / sizes])
+        slopes = np.linalg.lstsq(scores * roots, targets * roots, rcond=None)[0][1:]
+    predicted = scores[:, 1:] @ slopes
+    matrix = (modes.T / sizes) @ slopes / predicted.std(axis=0)
+    return Coordinates(jnp.asarray(centre), jnp.asarray(matrix))
+
+
+def _principal_modes(
+    inputs: Float[np.ndarray, "samples sensors"], count: int
+) -> tuple[Float[np.ndarray, " sensors"], Float[np.ndarray, "count sensors"], Float[np.ndarray, " count"]]:
+    centre = inputs.mean(axis=0)
+    with one_blas_thread():
+        _, sizes, modes = np.linalg.svd(inputs - centre, full_matrices=False)
+    # Directions at rounding level are noise, however many were asked for.
+    count = min(count, max(1, int((sizes > 1e-13 * sizes[0]).sum())))
+    return centre, modes[:count], sizes[:count]
 
 
 def _legendre(x: np.ndarray, count: int) -> np.ndarray:

@@ -14,23 +14,39 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from ..errors import CorruptFileError
+from ..errors import CorruptFileError, PredictOnlyError
 from ..files import atomic_write, read_json, sha256_of, write_json
 from ._branch import StackedBranch
-from ._encoders import Coefficients, Identity, Standardise
+from ._encoders import Chain, Coefficients, Coordinates, Elementwise, Identity, Standardise
+from ._kernel import KernelBranch
 from ._operator import Operator
 from ._perceptron import Perceptron
+from ._predict_only import PredictOnlyBranch
 from ._trunk import Trunk
 
 FORMAT = 1
 _PARTS: dict[str, type[eqx.Module]] = {
     part.__name__: part
-    for part in (Operator, Trunk, Perceptron, StackedBranch, Identity, Standardise, Coefficients)
+    for part in (
+        Operator,
+        Trunk,
+        Perceptron,
+        StackedBranch,
+        KernelBranch,
+        Identity,
+        Standardise,
+        Elementwise,
+        Coordinates,
+        Coefficients,
+        Chain,
+    )
 }
 
 
 def save(operator: Operator, folder: Path | str) -> Path:
     """Write `model.safetensors` and `model.json` into `folder`, which is made if need be."""
+    if isinstance(operator.branch, PredictOnlyBranch):
+        raise PredictOnlyError(operator.branch.refusal("saved; predict in this program"))
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, np.ndarray] = {}
@@ -70,7 +86,7 @@ def load(folder: Path | str) -> Operator:
 def _describe(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
     """Plain description of a module; its arrays are put aside under their place, e.g. trunk.network.weights.0."""
     if eqx.is_array(value):
-        arrays[place] = np.ascontiguousarray(value)
+        arrays[place] = np.asarray(value, order="C")
         return {"array": place, "shape": list(value.shape), "dtype": str(value.dtype)}
     if isinstance(value, eqx.Module):
         fields = {
