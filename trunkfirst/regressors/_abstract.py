@@ -20,6 +20,7 @@ class Regression:
     iterations: int
     seconds: float
     history: tuple[Step, ...] = ()
+    kind: str = "network"
 
 
 @dc.dataclass(frozen=True)
@@ -38,6 +39,10 @@ class AbstractRegressor(abc.ABC):
         on_step: OnStep | None = None,
     ) -> Regression:
         """Fit a branch; losses in the history are multiplied by `loss_unit`."""
+
+    def briefly(self) -> "AbstractRegressor":
+        """The same with the least effort, for a fit that was interrupted before its branch."""
+        return self
 
 
 def mean_square(

@@ -38,9 +38,12 @@ class NetworkRegressor(AbstractRegressor):
     """A network trained on the mean square error over samples and coefficients."""
 
     network: BranchSettings = BranchSettings()
-    minimiser: AbstractMinimiser = Adam()  # noqa: RUF009 - a frozen record
+    minimiser: AbstractMinimiser = Adam()
     iterations: int = 10_000
     batch: int | None = None
+
+    def briefly(self) -> AbstractRegressor:
+        return dc.replace(self, iterations=1)
 
     def fit(
         self,

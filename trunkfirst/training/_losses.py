@@ -73,12 +73,16 @@ class BranchCoefficients(AbstractFactors):
 
 
 class OutputLoss(AbstractObjective):
-    """Mean over samples and points of w |error|^p, for any p >= 1, on everything or on random batches."""
+    """Mean over samples and points of w |error|^p, for any p >= 1, on everything or on random batches.
+
+    Weights of points and of samples each have the mean 1.
+    """
 
     points: Float[Array, "points coordinates"]
     inputs: Float[Array, "samples features"]
     outputs: Float[Array, "samples points"]
-    point_weights: Float[Array, " points"] | None = None
+    point_weights: Float[Array, " points"]
+    sample_weights: Float[Array, " samples"]
     p: float = eqx.field(static=True, default=2.0)
     batches: Batches = eqx.field(static=True, default=Batches())
 
@@ -97,22 +101,21 @@ class OutputLoss(AbstractObjective):
 
     def _mean(self, parameters: AbstractFactors, rows: Array | None, columns: Array | None) -> Float[Array, ""]:
         points, outputs = self.points, self.outputs
+        point_weights, sample_weights = self.point_weights, self.sample_weights
         if rows is not None:
-            outputs = outputs[rows]
+            outputs, sample_weights = outputs[rows], sample_weights[rows]
         if columns is not None:
-            points, outputs = points[columns], outputs[:, columns]
+            points, outputs, point_weights = points[columns], outputs[:, columns], point_weights[columns]
         errors = parameters.coefficients(self.inputs, rows) @ parameters.trunk(points).T - outputs
         powers = errors**2 if self.p == 2 else jnp.abs(errors) ** self.p
-        if self.point_weights is None:
-            return jnp.mean(powers)
-        weights = self.point_weights if columns is None else self.point_weights[columns]
-        return jnp.mean(powers @ (weights / jnp.sum(weights)))
+        return sample_weights @ powers @ point_weights / powers.size
 
 
 class CompressedLoss(AbstractObjective):
     """The loss for p = 2 on everything, at a cost that hardly depends on the number of samples.
 
-    With U = V B, V orthonormal (samples, rank), and C split into V V^T C and the rest E,
+    Weights enter as roots on both sides. With U = V B, V orthonormal (samples, rank), and C split into
+    V V^T C and the rest E,
 
         |C Phi^T - U|^2 = |V^T C Phi^T - B|^2 + tr(E Phi^T Phi E^T),
 
@@ -123,17 +126,21 @@ class CompressedLoss(AbstractObjective):
     inputs: Float[Array, "samples features"]
     directions: Float[Array, "samples rank"]
     factor: Float[Array, "rank points"]
-    root_weights: Float[Array, " points"] | None = None
+    point_roots: Float[Array, " points"]
+    sample_roots: Float[Array, " samples"]
 
     def value(self, parameters: Parameters) -> Float[Array, ""]:
-        C = parameters.coefficients(self.inputs)
-        Phi = parameters.trunk(self.points)
-        if self.root_weights is not None:
-            Phi = Phi * self.root_weights[:, None]
+        C = parameters.coefficients(self.inputs) * self.sample_roots[:, None]
+        Phi = parameters.trunk(self.points) * self.point_roots[:, None]
+        return self.squares(C, Phi) / (len(C) * len(Phi))
+
+    def squares(
+        self, C: Float[Array, "samples functions"], Phi: Float[Array, "points functions"]
+    ) -> Float[Array, ""]:
+        """|C Phi^T - U|^2, weights included in all three."""
         inside = self.directions.T @ C
         outside = C - self.directions @ inside
-        squares = jnp.sum((inside @ Phi.T - self.factor) ** 2) + jnp.sum((outside @ (Phi.T @ Phi)) * outside)
-        return squares / (len(C) * len(Phi))
+        return jnp.sum((inside @ Phi.T - self.factor) ** 2) + jnp.sum((outside @ (Phi.T @ Phi)) * outside)
 
 
 def make_loss(
@@ -141,32 +148,42 @@ def make_loss(
     inputs: Float[Array, "samples features"],
     *,
     p: float,
-    batches: Batches = Batches(),  # noqa: B008 - a frozen record
+    batches: Batches = Batches(),
     dtype: np.dtype,
 ) -> OutputLoss | CompressedLoss:
     """The cheapest loss that computes what is asked."""
     if not p >= 1:
         raise ValueRangeError(f"p is {p}; the loss |error|^p needs p >= 1")
     points = jnp.asarray(data.points, dtype)
-    weights = data.point_weights
-    if p == 2 and batches.is_everything:
-        roots = None if weights is None else np.sqrt(weights * len(weights))
-        compressed = compress(data.outputs if roots is None else data.outputs * roots)
-        return CompressedLoss(
-            points,
-            inputs,
-            jnp.asarray(compressed.directions, dtype),
-            jnp.asarray(compressed.factor, dtype),
-            None if roots is None else jnp.asarray(roots, dtype),
-        )
-    return OutputLoss(
-        points,
-        inputs,
-        jnp.asarray(data.outputs, dtype),
-        None if weights is None else jnp.asarray(weights, dtype),
-        p,
-        batches,
+    point_weights, sample_weights = (
+        mean_one(data.point_weights, len(points)),
+        mean_one(data.sample_weights, len(inputs)),
     )
+    if p == 2 and batches.is_everything:
+        point_roots, sample_roots = np.sqrt(point_weights), np.sqrt(sample_weights)
+        compressed = compress(data.outputs * point_roots * sample_roots[:, None])
+        arrays = (compressed.directions, compressed.factor, point_roots, sample_roots)
+        return CompressedLoss(points, inputs, *(jnp.asarray(array, dtype) for array in arrays))
+    outputs, *weights = (jnp.asarray(array, dtype) for array in (data.outputs, point_weights, sample_weights))
+    return OutputLoss(points, inputs, outputs, weights[0], weights[1], p, batches)
+
+
+def mean_one(weights: Float[np.ndarray, " entries"] | None, count: int) -> Float[np.ndarray, " entries"]:
+    """The weights scaled to the mean 1; ones where there are none."""
+    return np.ones(count) if weights is None else weights / weights.mean()
+
+
+def plain_loss(
+    coefficients: Float[np.ndarray, "samples functions"],
+    features: Float[np.ndarray, "points functions"],
+    outputs: Float[np.ndarray, "samples points"],
+    *,
+    p: float,
+) -> float:
+    """Mean of |error|^p without weights: what is reported, whatever was minimised."""
+    blocks = range(0, len(outputs), 4096)
+    sums = [np.sum(np.abs(coefficients[i : i + 4096] @ features.T - outputs[i : i + 4096]) ** p) for i in blocks]
+    return float(np.sum(sums)) / outputs.size
 
 
 def _draw(key: PRNGKeyArray, size: int, batch: int | None) -> Int[Array, " batch"] | None:

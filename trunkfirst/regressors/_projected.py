@@ -1,0 +1,120 @@
+"""A network as separable least squares: its last layer is solved for, only the hidden layers are searched."""
+
+import dataclasses as dc
+import time
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..errors import UsageError
+from ..linear import principal_directions
+from ..minimisers import (
+    LBFGS,
+    AbstractFeatures,
+    AbstractMinimiser,
+    OnStep,
+    SeparableProblem,
+    Stopping,
+    minimise,
+)
+from ..networks import ACTIVATIONS, Perceptron
+from ._abstract import AbstractRegressor, Regression, mean_square
+from ._network import BranchSettings
+
+
+@dc.dataclass(frozen=True)
+class ProjectedNetwork(AbstractRegressor):
+    """The branch of the paper, trained by variable projection.
+
+    Targets are rotated to their principal directions, of which there are few; the last layer is the ridge
+    solution for them. With more than `most_samples` samples the hidden layers are searched on a random part of
+    them, and the last layer is solved for on all.
+    """
+
+    network: BranchSettings = BranchSettings()
+    minimiser: AbstractMinimiser = LBFGS()
+    iterations: int = 2000
+    ridge: float = 1e-4
+    most_samples: int = 6_000
+    stopping: Stopping = Stopping(patience=100)
+
+    def briefly(self) -> AbstractRegressor:
+        return dc.replace(self, iterations=1)
+
+    def fit(
+        self,
+        inputs: Float[Array, "samples features"],
+        targets: Float[Array, "samples coefficients"],
+        weights: Float[Array, " samples"] | None = None,
+        *,
+        key: PRNGKeyArray,
+        loss_unit: float = 1.0,
+        on_step: OnStep | None = None,
+    ) -> Regression:
+        if self.network.stacked:
+            raise UsageError("a stacked branch has no common last layer to solve for; use an unstacked one")
+        start = time.perf_counter()
+        roots = jnp.ones(len(inputs), inputs.dtype) if weights is None else jnp.sqrt(weights / jnp.mean(weights))
+        directions = jnp.asarray(principal_directions(np.asarray(targets * roots[:, None]), tolerance=1e-12))
+        rotated = targets @ directions.T * roots[:, None]
+        begin, choose, run = jr.split(key, 3)
+        rows = _some_rows(len(inputs), self.most_samples, choose)
+        problem = self._problem(inputs[rows], rotated[rows], roots[rows], targets.shape[1])
+        result = minimise(
+            problem,
+            self._hidden_layers(inputs, begin),
+            self.minimiser,
+            iterations=self.iterations,
+            key=run,
+            stage="branch",
+            loss_unit=loss_unit,
+            stopping=self.stopping,
+            on_step=on_step,
+        )
+        whole = self._problem(inputs, rotated, roots, targets.shape[1])
+        branch = _with_last_layer(result.parameters, whole.solve(result.parameters), directions)
+        loss = float(mean_square(branch(inputs) - targets))
+        seconds = time.perf_counter() - start
+        return Regression(branch, loss, result.status, result.iterations, seconds, result.history)
+
+    def _problem(self, inputs: Array, rotated: Array, roots: Array, coefficients: int) -> SeparableProblem:
+        scale = float(len(inputs) * coefficients)
+        return SeparableProblem(HiddenFeatures(inputs, roots), rotated, self.ridge, scale)
+
+    def _hidden_layers(self, inputs: Array, key: PRNGKeyArray) -> Perceptron:
+        """The layers up to the last hidden one; kinks of the first spread over the data, not all at one place."""
+        make, draw = jr.split(key)
+        network = self.network.make(inputs.shape[1], 1, dtype=inputs.dtype, key=make)
+        if not isinstance(network, Perceptron):
+            raise TypeError("a stacked branch cannot be projected")
+        W = network.weights[0]
+        at = inputs[jr.choice(draw, len(inputs), (len(W),))]
+        biases = (-jnp.sum(W * at, axis=1), *network.biases[1:-1])
+        return Perceptron(network.weights[:-1], biases, network.activation)
+
+
+class HiddenFeatures(AbstractFeatures):
+    """Phi = (1, last hidden layer) at the inputs, each row times the root of its weight."""
+
+    inputs: Float[Array, "samples features"]
+    roots: Float[Array, " samples"]
+
+    def __call__(self, parameters: Perceptron) -> Float[Array, "rows columns"]:
+        hidden = ACTIVATIONS[parameters.activation](parameters(self.inputs))
+        ones = jnp.ones((len(self.inputs), 1), hidden.dtype)
+        return jnp.concatenate([ones, hidden], axis=1) * self.roots[:, None]
+
+
+def _with_last_layer(
+    layers: Perceptron, A: Float[Array, "columns rank"], directions: Float[Array, "rank coefficients"]
+) -> Perceptron:
+    last = A @ directions  # (1 + hidden, coefficients)
+    return Perceptron((*layers.weights, last[1:].T), (*layers.biases, last[0]), layers.activation)
+
+
+def _some_rows(samples: int, most: int, key: PRNGKeyArray) -> Array:
+    if samples <= most:
+        return jnp.arange(samples)
+    return jnp.sort(jr.choice(key, samples, (most,), replace=False))

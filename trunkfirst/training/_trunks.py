@@ -1,0 +1,85 @@
+"""What the ways of fitting a trunk (step 1) have in common."""
+
+import abc
+import dataclasses as dc
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from ..data import OperatorData
+from ..errors import DataError, WidthError
+from ..minimisers import OnStep, Status, Step
+from ..networks import Perceptron, Trunk, make_perceptron
+
+
+@dc.dataclass(frozen=True)
+class TrunkSettings:
+    """A trunk network of the paper's form (coordinates, n_1, ..., N)."""
+
+    architecture: tuple[int, ...]
+    activation: str = "relu"
+    initialisation: str = "he"
+
+    def check(self, data: OperatorData) -> None:
+        """The trunk must fit the points: right coordinates, and fewer functions than points."""
+        points, coordinates = data.points.shape
+        if self.architecture[0] != coordinates:
+            raise DataError(
+                f"trunk: the architecture {self.architecture} starts with {self.architecture[0]}, "
+                f"but points have {coordinates} coordinates"
+            )
+        if self.architecture[-1] >= points:
+            raise WidthError(
+                f"trunk: width N = {self.architecture[-1]} needs more than N output points, got {points}; "
+                "use a narrower trunk or more points"
+            )
+
+    def make(self, *, dtype: np.dtype, key: PRNGKeyArray) -> Trunk:
+        """A new trunk with its constant first function."""
+        network = make_perceptron(
+            self.architecture,
+            activation=self.activation,
+            initialisation=self.initialisation,
+            dtype=dtype,
+            key=key,
+        )
+        return Trunk(network)
+
+
+@dc.dataclass(frozen=True)
+class TrunkResult:
+    """A fitted trunk, the free coefficients A (samples, functions) with it, and how it went.
+
+    `is_projected` says that A is the least-squares solution, not one that a minimiser was still moving.
+    """
+
+    trunk: Trunk
+    coefficients: Float[np.ndarray, "samples functions"]
+    is_projected: bool
+    loss: float
+    status: Status
+    iterations: int
+    seconds: float
+    history: tuple[Step, ...]
+
+
+@dc.dataclass(frozen=True)
+class AbstractTrunkFit(abc.ABC):
+    """A way of carrying out step 1."""
+
+    network: TrunkSettings
+
+    @abc.abstractmethod
+    def fit(
+        self, data: OperatorData, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
+    ) -> TrunkResult:
+        """Fit the trunk to the outputs of `data`."""
+
+
+def passed_on(layers: Perceptron, like: Trunk) -> Trunk:
+    """A trunk of the same architecture whose output layer passes the hidden functions on, zeros beyond them."""
+    last = like.network.weights[-1]
+    W = jnp.eye(*last.shape, dtype=last.dtype)
+    b = jnp.zeros_like(like.network.biases[-1])
+    return Trunk(Perceptron((*layers.weights, W), (*layers.biases, b), layers.activation))
