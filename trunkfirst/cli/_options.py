@@ -10,7 +10,7 @@ Target: TypeAlias = Annotated[
 ]
 Preset: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="Settings to start from: paper (the paper to the letter).", show_default="paper"),
+    typer.Option(help="fast, or paper (the paper to the letter).", show_default="fast"),
 ]
 Seed: TypeAlias = Annotated[int | None, typer.Option(help="Seed of the networks.", show_default="0")]
 Samples: TypeAlias = Annotated[

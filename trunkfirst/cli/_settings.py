@@ -41,9 +41,9 @@ def resolve(
         put(given, place, value)
         named.add(".".join(place))
     methods = methods or [given.get("method", "two-step")]
-    base = preset_values(preset or given.get("preset", "paper"), problem)
+    base = preset_values(preset or given.get("preset", "fast"), problem)
     configs = [make_config(merge(merge(base, given), {"method": _known(method)})) for method in methods]
-    check_used(methods, named)
+    check_used(configs, named)
     return configs
 
 

@@ -28,6 +28,8 @@ class Evaluation:
     optimal_errors: Errors
     reference_errors: Errors | None
     own_errors: Errors | None
+    kernel_error: float | None = None
+    """Mean relative error of the kernel baseline on the same samples, where somebody computed it."""
 
     def summary(self) -> dict[str, Any]:
         """The part `test` of `metrics.json` that comes from here."""
@@ -37,7 +39,7 @@ class Evaluation:
             "median_relative_l2": float(np.median(self.errors)),
             "max_relative_l2": float(self.errors.max()),
             "optimal_mean_relative_l2": float(self.optimal_errors.mean()),
-            "kernel_mean_relative_l2": None,
+            "kernel_mean_relative_l2": self.kernel_error,
             "reference_mean_relative_l2": None if reference is None else float(reference.mean()),
         }
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..data import OperatorData
 from ..errors import OutputNotWritableError
-from ..files import write_text
+from ..files import write_manifest, write_text
 from ._errors import draw_errors, draw_histogram, draw_mean_errors
 from ._experiment import Experiment, read_experiment
 from ._geometry import draw_geometry, draw_pair
@@ -25,6 +25,8 @@ Drawn = Panel | Omission | None
 def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
     """Write `figures/*.svg` and `report.html` into a run or compare directory; return the page's path.
 
+    The directory's manifest is written again to cover them.
+
     Reads files only: nothing is trained and JAX is not imported. What the files do not allow is left out
     with a sentence why. With `data` the input-output pair is the paper's (beta = 9.98), not the example.
     Equal files give equal bytes.
@@ -38,6 +40,7 @@ def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
     page = _page(experiment, wording, sections)
     path = directory / "report.html"
     write_text(path, render(page))
+    write_manifest(directory)
     return path
 
 

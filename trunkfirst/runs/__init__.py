@@ -14,12 +14,12 @@ from ._config import (
 )
 from ._environment import environment
 from ._method import build_method, check_used
-from ._presets import PAPER, PRESETS, preset_values
+from ._presets import NETWORKS, PRESETS, preset_values
 from ._reporter import Reporter, Silent
 from ._run import Outcome, Prepared, prepare, run
 
 __all__ = [
-    "PAPER",
+    "NETWORKS",
     "PRESETS",
     "Claim",
     "Comparison",

@@ -61,7 +61,9 @@ def _claim(claim: str, paper: str, ours: str, holds: bool | None, *needed: float
 
 def _nonlinear(o: Outcomes) -> list[Claim]:
     step1, overall = o.mean("two-step", "trunk", "loss"), o.mean("monolithic", "trunk", "loss")
-    branch, plain = o.mean("two-step", "branch", "loss"), o.mean("two-step-without-qr", "branch", "loss")
+    branch = o.mean("two-step", "branch", "loss")
+    # The targets with and without QR differ in size; only losses relative to them can be compared.
+    relative, plain = (o.mean(name, "branch", "relative_loss") for name in ("two-step", "two-step-without-qr"))
     error, best = (o.mean("two-step", "test", f"{kind}mean_relative_l2") for kind in ("", "optimal_"))
     plain_error = o.mean("two-step-without-qr", "test", "mean_relative_l2")
     van = o.mean("monolithic", "test", "mean_relative_l2")
@@ -77,8 +79,8 @@ def _nonlinear(o: Outcomes) -> list[Claim]:
         _claim(
             "branch loss reaches 1e-9 with QR and not without",
             "1e-09 with QR",
-            f"{branch:.2e} with QR, {plain:.2e} without",
-            branch <= 3e-9 < plain,
+            f"{branch:.2e} with QR; relative to the targets {relative:.1e} with, {plain:.1e} without",
+            branch <= 3e-9 and plain >= 10 * relative,
             branch,
             plain,
         ),

@@ -10,7 +10,7 @@ from ..training import TrunkResult
 from ._claims import Claim, check_claims
 from ._config import RunConfig
 from ._reporter import Reporter, Silent
-from ._run import Outcome, prepare, run
+from ._run import Outcome, choose, prepare, run
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -37,6 +37,7 @@ def compare(
     folder = prepare_directory(folder)
     reporter = reporter or Silent()
     prepared = prepare(configs[0], reporter=reporter)
+    choice = choose(configs[0], prepared, reporter=reporter)
     trunks: dict[str, TrunkResult] = {}
     outcomes: list[Outcome] = []
     for config in configs:
@@ -51,6 +52,7 @@ def compare(
                 folder / name,
                 prepared=prepared,
                 trunk_result=shared,
+                choice=choice,
                 reporter=reporter,
             )
             if outcome.result.trunk_result is not None:

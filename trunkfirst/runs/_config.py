@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ..errors import SettingError, ValueRangeError
 
-MethodName: TypeAlias = Literal["two-step", "two-step-without-qr", "monolithic"]
+MethodName: TypeAlias = Literal["two-step", "two-step-without-qr", "monolithic", "monolithic-projected"]
 Widths: TypeAlias = tuple[int, ...]
 
 
@@ -26,27 +26,30 @@ class DataSection(Section):
     )
     points: str | None = Field(default=None, description='"random:M" for M random points instead of the mesh')
     split_seed: int = Field(default=0, description="seed of the split, apart from the seed of the networks")
-    validation_share: float = Field(default=0.0, ge=0, lt=1, description="share of samples for choosing settings")
+    validation_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for choosing settings")
     test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for judging the result")
 
 
 class Descent(Section):
     """How a network is trained."""
 
-    minimiser: Literal["adam"] = Field(default="adam", description="the minimiser")
-    iterations: int = Field(default=10_000, ge=1, description="iterations of the minimiser")
+    minimiser: Literal["adam", "l-bfgs"] = Field(default="l-bfgs", description="adam or l-bfgs")
+    iterations: int = Field(default=6000, ge=1, description="iterations of the minimiser, at most")
+    projected: bool = Field(default=True, description="solve for the linear coefficients, search only the rest")
+    ridge: float = Field(default=1e-3, ge=0, description="ridge of the projected least squares")
     rate: float = Field(default=1e-3, gt=0, description="learning rate of Adam")
-    halve_every: int | None = Field(default=None, ge=1, description="halve the rate after so many iterations")
-    batch_samples: int | None = Field(default=None, ge=1, description="samples an iteration; all if left out")
+    halve_every: int | None = Field(default=None, ge=1, description="halve Adam's rate after so many iterations")
+    batch_samples: int | None = Field(default=None, ge=1, description="samples a step of Adam; all if left out")
 
 
 class TrunkSection(Descent):
-    """The trunk network and step 1 (for `monolithic`: the training of both networks)."""
+    """The trunk network and step 1 (for the monolithic methods: the training of both networks)."""
 
     architecture: Widths = Field(default=(2, 50, 50, 50, 50), description="(coordinates, hidden widths ..., N)")
     activation: str = Field(default="relu", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid")
     initialisation: str = Field(default="he", description="he or xavier")
-    batch_points: int | None = Field(default=None, ge=1, description="points an iteration; all if left out")
+    starts: int = Field(default=8, ge=1, description="starts of the projected trunk, the worse half given up")
+    batch_points: int | None = Field(default=None, ge=1, description="points a step of Adam; all if left out")
 
 
 class OrthonormaliseSection(Section):
@@ -67,22 +70,28 @@ class OrthonormaliseSection(Section):
 class BranchSection(Descent):
     """The branch and step 2."""
 
-    kind: Literal["network"] = Field(default="network", description="what stands as the branch")
+    kind: Literal["network", "active-neurons", "kernel", "linear"] = Field(
+        default="network", description="what stands as the branch"
+    )
     architecture: Widths = Field(default=(1, 500, 51), description="(inputs, hidden widths ..., N + 1)")
     stacked: bool = Field(default=False, description="one network for each coefficient")
     activation: str = Field(default="relu", description="as for the trunk")
     initialisation: str = Field(default="he", description="he or xavier")
     encoder: str = Field(
-        default="none",
-        description="none, standardise, or a basis and a count such as legendre:8, chebyshev:8, fourier:9",
+        default="auto",
+        description="auto (chosen on validation), none, standardise, log, inverse, inverse-root, principal:3, "
+        "predictive:8, legendre:8, chebyshev:8, fourier:9",
     )
     train_transform: bool = Field(default=False, description="monolithic only: train the transform T too")
 
 
 class LossSection(Section):
-    """The loss of step 1 and of the monolithic method."""
+    """The loss of step 1 and of the monolithic methods."""
 
     p: float = Field(default=2.0, description="power of the entrywise norm, at least 1")
+    weights: Literal["relative", "none"] = Field(
+        default="relative", description="relative: every sample counts by its relative error, in both steps"
+    )
 
 
 class RunConfig(Section):
@@ -90,7 +99,7 @@ class RunConfig(Section):
 
     problem: str
     method: MethodName = "two-step"
-    preset: str = "paper"
+    preset: str = "fast"
     seed: int = Field(default=0, description="seed of the networks")
     precision: Literal["double", "single"] = "double"
     data: DataSection = DataSection()

@@ -1,83 +1,148 @@
 """From the configuration to the records of the library."""
 
+import dataclasses as dc
+
 from ..data import OperatorData
-from ..errors import DataError, SettingError, UnknownNameError
+from ..errors import DataError, SettingError
 from ..linear import QR, SVD, AbstractOrthonormaliser
-from ..minimisers import Adam
-from ..networks import BASES
-from ..regressors import BranchSettings, NetworkRegressor
+from ..minimisers import LBFGS, AbstractMinimiser, Adam
+from ..regressors import (
+    AbstractRegressor,
+    ActiveNeurons,
+    BranchSettings,
+    KernelRidge,
+    LinearRidge,
+    NetworkRegressor,
+    ProjectedNetwork,
+)
 from ..training import (
-    BasisInputs,
+    AbstractTrunkFit,
     Batches,
-    InputEncoding,
     JointTrunk,
     Method,
     Monolithic,
-    RawInputs,
-    StandardisedInputs,
+    MonolithicProjected,
+    ProjectedTrunk,
     TrunkSettings,
     TwoStep,
+    parse_encoding,
 )
 from ._config import BranchSection, Descent, RunConfig
 
-# Settings that a method does not look at: naming one of them is an error, not a silent nothing.
-_BRANCH_DESCENT = {f"branch.{name}" for name in Descent.model_fields}
+BRIEF_ITERATIONS = 30
+_ADAM_ONLY = ("rate", "halve_every", "batch_samples")
 _ORTHONORMALISE = {f"orthonormalise.{name}" for name in ("method", "tolerance", "unit_columns")}
-UNUSED: dict[str, set[str]] = {
-    "two-step": {"branch.train_transform"},
-    "two-step-without-qr": {"branch.train_transform", *_ORTHONORMALISE},
-    "monolithic": {*_BRANCH_DESCENT, "branch.kind", *_ORTHONORMALISE},
-}
 
 
-def check_used(methods: list[str], keys: set[str]) -> None:
-    """Every setting that somebody named must matter to at least one of the methods."""
-    for key in sorted(keys):
-        if all(key in UNUSED[method] for method in methods):
-            raise SettingError(f"setting {key!r} has no effect on {' or '.join(methods)}; leave it out")
+def unused_settings(config: RunConfig) -> set[str]:
+    """Settings that this configuration never looks at: naming one of them is an error, not a silent nothing."""
+    is_monolithic = config.method.startswith("monolithic")
+    unused = set(_ORTHONORMALISE) if is_monolithic or config.method == "two-step-without-qr" else set[str]()
+    if config.method != "monolithic":
+        unused.add("branch.train_transform")
+    if is_monolithic:
+        unused |= {f"branch.{name}" for name in Descent.model_fields} | {"branch.kind", "trunk.projected"}
+    for name, section in (("trunk", config.trunk), ("branch", config.branch)):
+        if section.minimiser != "adam":
+            unused |= {f"{name}.{key}" for key in (*_ADAM_ONLY, "batch_points")}
+        if not section.projected or config.method == "monolithic":
+            unused |= {f"{name}.ridge", f"{name}.starts"}
+    if config.method == "monolithic-projected":
+        unused -= {"trunk.ridge"}
+        unused |= {"trunk.starts", "loss.p"}
+    if config.branch.kind in ("kernel", "linear"):
+        unused |= {f"branch.{key}" for key in ("architecture", "activation", "initialisation", "iterations")}
+    return unused
+
+
+def check_used(configs: list[RunConfig], keys: set[str]) -> None:
+    """Every setting that somebody named must matter to at least one of the configurations."""
+    unused = set[str].intersection(*(unused_settings(config) for config in configs))
+    for key in sorted(keys & unused):
+        methods = " or ".join(config.method for config in configs)
+        raise SettingError(f"setting {key!r} has no effect on {methods} as set here; leave it out")
 
 
 def build_method(config: RunConfig, data: OperatorData) -> Method:
     """The training method that a configuration describes."""
     trunk = TrunkSettings(config.trunk.architecture, config.trunk.activation, config.trunk.initialisation)
     trunk.check(data)
-    inputs = _encoding(config.branch.encoder)
-    branch = _branch(config.branch, trunk.architecture[-1])
-    batches = Batches(config.trunk.batch_samples, config.trunk.batch_points)
-    minimiser = Adam(config.trunk.rate, config.trunk.halve_every)
-    if config.method == "monolithic":
-        return Monolithic(
-            trunk=trunk,
-            branch=branch,
-            inputs=inputs,
-            minimiser=minimiser,
-            iterations=config.trunk.iterations,
-            p=config.loss.p,
-            batches=batches,
-            train_transform=config.branch.train_transform,
-            precision=config.precision,
+    branch = _branch_network(config.branch, trunk.architecture[-1])
+    minimiser, iterations = _minimiser(config.trunk), config.trunk.iterations
+    method: Method
+    if config.method == "monolithic-projected":
+        method = MonolithicProjected(
+            trunk, branch, minimiser=minimiser, iterations=iterations, ridge=config.trunk.ridge
         )
-    regressor = NetworkRegressor(
-        branch,
-        Adam(config.branch.rate, config.branch.halve_every),
-        config.branch.iterations,
-        config.branch.batch_samples,
-    )
-    return TwoStep(
-        trunk=JointTrunk(trunk, minimiser, config.trunk.iterations, config.loss.p, batches),
-        branch=regressor,
-        orthonormalise=_orthonormaliser(config),
-        inputs=inputs,
+    elif config.method == "monolithic":
+        method = Monolithic(
+            trunk,
+            branch,
+            minimiser=minimiser,
+            iterations=iterations,
+            p=config.loss.p,
+            batches=Batches(config.trunk.batch_samples, config.trunk.batch_points),
+            train_transform=config.branch.train_transform,
+        )
+    else:
+        regressor = build_regressor(config.branch, branch)
+        method = TwoStep(_trunk_fit(config, trunk), regressor, _orthonormaliser(config))
+    return dc.replace(
+        method,
+        inputs=parse_encoding(config.branch.encoder),
+        is_relative=config.loss.weights == "relative",
         precision=config.precision,
     )
 
 
-def _branch(section: BranchSection, width: int) -> BranchSettings:
+def build_regressor(section: BranchSection, network: BranchSettings) -> AbstractRegressor:
+    """What stands as the branch."""
+    if section.kind == "linear":
+        return LinearRidge()
+    if section.kind == "kernel":
+        return KernelRidge()
+    if section.kind == "active-neurons":
+        (width,) = network.hidden
+        return ActiveNeurons(width=width, iterations=section.iterations)
+    if section.projected:
+        return ProjectedNetwork(network, _minimiser(section), section.iterations, section.ridge)
+    return NetworkRegressor(network, _minimiser(section), section.iterations, section.batch_samples)
+
+
+def brief_regressor(section: BranchSection) -> AbstractRegressor:
+    """The branch with a short training, for comparing encoders."""
+    short = section.model_copy(update={"iterations": min(section.iterations, BRIEF_ITERATIONS)})
+    network = BranchSettings(section.architecture[1:-1], section.activation, section.initialisation)
+    return build_regressor(short, network)
+
+
+def _trunk_fit(config: RunConfig, network: TrunkSettings) -> AbstractTrunkFit:
+    section = config.trunk
+    if section.projected:
+        return ProjectedTrunk(
+            network,
+            _minimiser(section),
+            section.iterations,
+            starts=section.starts,
+            ridge=section.ridge,
+            p=config.loss.p,
+        )
+    batches = Batches(section.batch_samples, section.batch_points)
+    return JointTrunk(network, _minimiser(section), section.iterations, config.loss.p, batches)
+
+
+def _minimiser(section: Descent) -> AbstractMinimiser:
+    return Adam(section.rate, section.halve_every) if section.minimiser == "adam" else LBFGS()
+
+
+def _branch_network(section: BranchSection, width: int) -> BranchSettings:
     if section.architecture[-1] != width + 1:
         raise DataError(
             f"branch.architecture ends with {section.architecture[-1]}; a trunk of width N = {width} needs "
             f"N + 1 = {width + 1} coefficients"
         )
+    if section.kind == "active-neurons" and (len(section.architecture) != 3 or section.activation != "relu"):
+        raise SettingError("active-neurons needs one hidden relu layer: branch.architecture (inputs, n, N + 1)")
     return BranchSettings(section.architecture[1:-1], section.activation, section.initialisation, section.stacked)
 
 
@@ -86,13 +151,3 @@ def _orthonormaliser(config: RunConfig) -> AbstractOrthonormaliser | None:
         return None
     kind = {"qr": QR, "svd": SVD}[config.orthonormalise.method]
     return kind(config.orthonormalise.tolerance, config.orthonormalise.unit_columns)
-
-
-def _encoding(text: str) -> InputEncoding:
-    name, _, count = text.partition(":")
-    if name in BASES and count.isdecimal():
-        return BasisInputs(name, int(count))
-    plain: dict[str, InputEncoding] = {"none": RawInputs(), "standardise": StandardisedInputs()}
-    if text not in plain:
-        raise UnknownNameError("encoder", text, (*plain, *(f"{basis}:COUNT" for basis in BASES)))
-    return plain[text]

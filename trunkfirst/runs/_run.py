@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from ..data import OperatorData, Split
-from ..evaluation import Evaluation, evaluate
+from ..errors import SettingError
+from ..evaluation import Evaluation, evaluate, kernel_baseline
 from ..files import prepare_directory, to_json, write_json, write_manifest, write_npz, write_text
 from ..networks import save
 from ..problems import make_data
+from ..selection import Choice, choose_encoding
 from ..training import FitResult, TrunkResult, fit
 from ._config import RunConfig, to_toml
 from ._environment import environment
-from ._method import build_method
+from ._method import brief_regressor, build_method
 from ._reporter import Reporter, Silent
 
 # The test sample shown as a map: the one whose label is nearest to this.
@@ -64,20 +66,24 @@ def run(
     *,
     prepared: Prepared | None = None,
     trunk_result: TrunkResult | None = None,
+    choice: Choice | None = None,
     reporter: Reporter | None = None,
 ) -> Outcome:
     """Carry out a configuration and write a run folder.
 
-    `prepared` data and a finished `trunk_result` are taken over where given, so that a comparison does not do
-    the same work twice.
+    `prepared` data, a finished `trunk_result` and a `choice` of encoder are taken over where given, so that a
+    comparison does not do the same work twice.
     """
     folder = prepare_directory(folder)
     reporter = reporter or Silent()
     start = time.perf_counter()
-    write_text(folder / "config.toml", to_toml(config))
     write_json(folder / "environment.json", environment())
     prepared = prepared or prepare(config, reporter=reporter)
-    train = prepared.data.take(prepared.split.train)
+    choice = choice or choose(config, prepared, reporter=reporter)
+    config = with_choice(config, choice)
+    write_text(folder / "config.toml", to_toml(config))
+    # Nothing is chosen any more: what served for choosing now serves for training.
+    train = prepared.data.take(np.union1d(prepared.split.train, prepared.split.validation))
     result = fit(
         train,
         build_method(config, train),
@@ -89,11 +95,33 @@ def run(
     if len(prepared.split.test):
         test = prepared.data.take(prepared.split.test)
         evaluation = evaluate(result.operator, test)
+        evaluation = dc.replace(evaluation, kernel_error=kernel_baseline(train, test, result.operator.encoder))
     seconds = {"data": prepared.seconds, "total": time.perf_counter() - start}
-    metrics = _metrics(config, prepared.split, result, evaluation, seconds)
+    metrics = _metrics(config, prepared.split, result, evaluation, choice, seconds)
     outcome = Outcome(folder, config, metrics, result, test, evaluation)
     _write(outcome)
     return outcome
+
+
+def choose(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Choice | None:
+    """The choice of encoder on validation samples, where the configuration leaves it open."""
+    if config.branch.encoder != "auto":
+        return None
+    if not len(prepared.split.validation):
+        raise SettingError('branch.encoder = "auto" needs validation samples: set data.validation_share above 0')
+    train, validation = (prepared.data.take(part) for part in (prepared.split.train, prepared.split.validation))
+    reporter.say("choosing an encoder on validation samples")
+    choice = choose_encoding(train, validation, brief_regressor(config.branch), key=config.seed)
+    errors = ", ".join(f"{name} {error:.1e}" for name, error in choice.errors.items())
+    reporter.say(f"encoder {choice.name} (validation errors: {errors})")
+    return choice
+
+
+def with_choice(config: RunConfig, choice: Choice | None) -> RunConfig:
+    """The configuration with the chosen encoder in place of `auto`."""
+    if choice is None:
+        return config
+    return config.model_copy(update={"branch": config.branch.model_copy(update={"encoder": choice.name})})
 
 
 def _metrics(
@@ -101,6 +129,7 @@ def _metrics(
     split: Split,
     result: FitResult,
     evaluation: Evaluation | None,
+    choice: Choice | None,
     seconds: dict[str, float],
 ) -> dict[str, Any]:
     own = None if evaluation is None or evaluation.own_errors is None else float(evaluation.own_errors.mean())
@@ -111,10 +140,10 @@ def _metrics(
         "seed": config.seed,
         "split_seed": config.data.split_seed,
         "status": result.status,
-        "chosen": None,
+        "chosen": None if choice is None else {"encoder": choice.name, "validation_errors": choice.errors},
         "samples": {"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
         **result.diagnostics,
-        "validation": {"mean_relative_l2": None},
+        "validation": {"mean_relative_l2": None if choice is None else choice.error},
         "test": None if evaluation is None else evaluation.summary(),
         "data": {"own_error": own},
         "seconds": seconds,
