@@ -3,6 +3,7 @@
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 from ._adam import Adam
 from ._lbfgs import LBFGS
+from ._levenberg import LevenbergMarquardt
 from ._minimise import Minimised, OnStep, Status, Step, Stopping, minimise
 from ._separable import AbstractFeatures, SeparableProblem, solve_ridge
 
@@ -12,6 +13,7 @@ __all__ = [
     "AbstractMinimiser",
     "AbstractObjective",
     "Adam",
+    "LevenbergMarquardt",
     "Minimised",
     "OnStep",
     "Parameters",

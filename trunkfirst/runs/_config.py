@@ -33,7 +33,9 @@ class DataSection(Section):
 class Descent(Section):
     """How a network is trained."""
 
-    minimiser: Literal["adam", "l-bfgs"] = Field(default="l-bfgs", description="adam or l-bfgs")
+    minimiser: Literal["adam", "l-bfgs", "levenberg-marquardt"] = Field(
+        default="l-bfgs", description="adam, l-bfgs, or levenberg-marquardt for small projected networks"
+    )
     iterations: int = Field(default=6000, ge=1, description="iterations of the minimiser, at most")
     projected: bool = Field(default=True, description="solve for the linear coefficients, search only the rest")
     ridge: float = Field(default=1e-3, ge=0, description="ridge of the projected least squares")
@@ -97,11 +99,13 @@ class LossSection(Section):
 class RunConfig(Section):
     """Everything that decides a run."""
 
-    problem: str
-    method: MethodName = "two-step"
-    preset: str = "fast"
+    problem: str = Field(description="one of the problems by name")
+    method: MethodName = Field(
+        default="two-step", description="two-step, two-step-without-qr, monolithic or monolithic-projected"
+    )
+    preset: str = Field(default="fast", description="fast or paper: what the settings start from")
     seed: int = Field(default=0, description="seed of the networks")
-    precision: Literal["double", "single"] = "double"
+    precision: Literal["double", "single"] = Field(default="double", description="double or single")
     data: DataSection = DataSection()
     trunk: TrunkSection = TrunkSection()
     orthonormalise: OrthonormaliseSection = OrthonormaliseSection()

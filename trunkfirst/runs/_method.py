@@ -5,7 +5,7 @@ import dataclasses as dc
 from ..data import OperatorData
 from ..errors import DataError, SettingError
 from ..linear import QR, SVD, AbstractOrthonormaliser
-from ..minimisers import LBFGS, AbstractMinimiser, Adam
+from ..minimisers import LBFGS, AbstractMinimiser, Adam, LevenbergMarquardt
 from ..regressors import (
     AbstractRegressor,
     ActiveNeurons,
@@ -132,7 +132,9 @@ def _trunk_fit(config: RunConfig, network: TrunkSettings) -> AbstractTrunkFit:
 
 
 def _minimiser(section: Descent) -> AbstractMinimiser:
-    return Adam(section.rate, section.halve_every) if section.minimiser == "adam" else LBFGS()
+    if section.minimiser == "adam":
+        return Adam(section.rate, section.halve_every)
+    return LBFGS() if section.minimiser == "l-bfgs" else LevenbergMarquardt()
 
 
 def _branch_network(section: BranchSection, width: int) -> BranchSettings:
