@@ -7,8 +7,8 @@ from trunkfirst.runs import RunConfig
 HEAD = """# Settings
 
 Every setting, with its default. In a file (`trunkfirst run my.toml`) the sections are TOML tables; on the command
-line `--set trunk.activation=tanh`. In rising order of force: these defaults, the preset, the file, options, `--set`.
-An unknown setting, or one that the chosen method never looks at, is an error. This page is made by
+line `--set trunk.activation=tanh`. In rising order of force: these defaults, the preset, the file, options,
+`--set`. An unknown setting, or one that the chosen method never looks at, is an error. This page is made by
 `python docs/make_settings.py`; a test keeps it true.
 """
 

@@ -12,16 +12,28 @@ if TYPE_CHECKING:
     from .data import InputFunction, OperatorData, Split
     from .evaluation import Evaluation, evaluate
     from .linear import QR, SVD
-    from .minimisers import Adam
+    from .minimisers import LBFGS, Adam, LevenbergMarquardt
     from .networks import Operator, load, save
     from .problems import make_data
-    from .regressors import BranchSettings, NetworkRegressor
+    from .regressors import (
+        ActiveNeurons,
+        BranchSettings,
+        KernelRidge,
+        LinearRidge,
+        NetworkRegressor,
+        ProjectedNetwork,
+        SklearnRegressor,
+    )
     from .training import (
         BasisInputs,
         Batches,
         FitResult,
         JointTrunk,
         Monolithic,
+        MonolithicProjected,
+        PredictiveInputs,
+        PrincipalInputs,
+        ProjectedTrunk,
         RawInputs,
         StandardisedInputs,
         TrunkSettings,
@@ -33,16 +45,28 @@ _ROOMS = {
     "data": ("InputFunction", "OperatorData", "Split"),
     "evaluation": ("Evaluation", "evaluate"),
     "linear": ("QR", "SVD"),
-    "minimisers": ("Adam",),
+    "minimisers": ("LBFGS", "Adam", "LevenbergMarquardt"),
     "networks": ("Operator", "load", "save"),
     "problems": ("make_data",),
-    "regressors": ("BranchSettings", "NetworkRegressor"),
+    "regressors": (
+        "ActiveNeurons",
+        "BranchSettings",
+        "KernelRidge",
+        "LinearRidge",
+        "NetworkRegressor",
+        "ProjectedNetwork",
+        "SklearnRegressor",
+    ),
     "training": (
         "BasisInputs",
         "Batches",
         "FitResult",
         "JointTrunk",
         "Monolithic",
+        "MonolithicProjected",
+        "PredictiveInputs",
+        "PrincipalInputs",
+        "ProjectedTrunk",
         "RawInputs",
         "StandardisedInputs",
         "TrunkSettings",
@@ -53,8 +77,10 @@ _ROOMS = {
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
+    "LBFGS",
     "QR",
     "SVD",
+    "ActiveNeurons",
     "Adam",
     "BasisInputs",
     "Batches",
@@ -63,11 +89,20 @@ __all__ = [
     "FitResult",
     "InputFunction",
     "JointTrunk",
+    "KernelRidge",
+    "LevenbergMarquardt",
+    "LinearRidge",
     "Monolithic",
+    "MonolithicProjected",
     "NetworkRegressor",
     "Operator",
     "OperatorData",
+    "PredictiveInputs",
+    "PrincipalInputs",
+    "ProjectedNetwork",
+    "ProjectedTrunk",
     "RawInputs",
+    "SklearnRegressor",
     "Split",
     "StandardisedInputs",
     "TrunkSettings",

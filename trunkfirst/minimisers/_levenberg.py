@@ -43,7 +43,7 @@ class LevenbergMarquardt(AbstractMinimiser):
         entries = objective.targets.size * size
         if entries > _MOST_ENTRIES:
             raise UsageError(
-                f"levenberg-marquardt would need a Jacobian of {entries:.1e} entries ({8 * entries / 2**30:.0f} GiB); "
+                f"levenberg-marquardt would need a Jacobian of {8 * entries / 2**30:.0f} GiB; "
                 "use l-bfgs, or a smaller network"
             )
         value = _value(objective, parameters)
