@@ -25,24 +25,25 @@ def resolve(
     from ..runs import check_used
 
     given = _read(target)
-    problem = given.get("problem")
-    if problem not in problem_names():
-        raise UnknownNameError("problem", str(problem), problem_names())
-    if seed is not None:
-        put(given, ["seed"], seed)
-    if samples is not None:
-        put(given, ["data", "samples"], samples)
-    if iterations is not None:
+    options = {"seed": seed, "data.samples": samples}
+    for key, value in options.items():
+        if value is not None:
+            put(given, key.split("."), value)
+    named = _dotted(given)
+    if iterations is not None:  # for each step: not an error where a method has only one
         put(given, ["trunk", "iterations"], iterations)
         put(given, ["branch", "iterations"], iterations)
-    named = {key for key in _dotted(given) if iterations is None or not key.endswith(".iterations")}
     for text in settings:
         place, value = parse_setting(text)
         put(given, place, value)
         named.add(".".join(place))
+    problem = given.get("problem")
+    if problem not in problem_names():
+        raise UnknownNameError("problem", str(problem), problem_names())
     methods = methods or [given.get("method", "two-step")]
     base = preset_values(preset or given.get("preset", "fast"), problem)
-    configs = [make_config(merge(merge(base, given), {"method": _known(method)})) for method in methods]
+    chosen = {"preset": base["preset"]}
+    configs = [make_config(merge(merge(base, given), {**chosen, "method": _known(method)})) for method in methods]
     check_used(configs, named)
     return configs
 

@@ -34,8 +34,9 @@ def real_array(name: str, value: object, axes: Sequence[str]) -> Float[np.ndarra
 
 
 def _check_finite(name: str, array: Float[np.ndarray, "..."], axes: Sequence[str]) -> None:
-    if np.isfinite(array.sum()):  # one pass; a sum that is not finite is looked at more closely
-        return
+    with np.errstate(all="ignore"):
+        if np.isfinite(array.sum()):  # one pass; a sum that is not finite is looked at more closely
+            return
     bad = ~np.isfinite(array)
     if bad.any():
         first = np.unravel_index(int(np.argmax(bad)), array.shape)

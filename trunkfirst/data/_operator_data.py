@@ -77,10 +77,14 @@ class OperatorData:
         inputs = _named_inputs(self.inputs)
         for name, function in inputs.items():
             check_length(f"inputs[{name!r}]", "samples", len(function.values), len(outputs), "outputs")
-        for name, label in self.labels.items():
+        labels = {
+            name: real_array(f"labels[{name!r}]", label, ("samples",)) for name, label in self.labels.items()
+        }
+        for name, label in labels.items():
             check_length(f"labels[{name!r}]", "samples", len(label), len(outputs), "outputs")
-        if self.reference_outputs is not None:
-            reference = real_array("reference_outputs", self.reference_outputs, ("samples", "points"))
+        reference = self.reference_outputs
+        if reference is not None:
+            reference = real_array("reference_outputs", reference, ("samples", "points"))
             check_length("reference_outputs", "samples", len(reference), len(outputs), "outputs")
             check_length("reference_outputs", "points", reference.shape[1], len(points), "points")
         point_weights = _weights("point_weights", "points", self.point_weights, len(points))
@@ -88,6 +92,8 @@ class OperatorData:
             inputs=inputs,
             points=points,
             outputs=outputs,
+            labels=labels,
+            reference_outputs=reference,
             point_weights=None if point_weights is None else point_weights / point_weights.sum(),
             sample_weights=_weights("sample_weights", "samples", self.sample_weights, len(outputs)),
             coordinate_names=self.coordinate_names or _coordinate_names(points.shape[1]),

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from ..errors import DataError
 from ._threads import one_blas_thread
 
-Matrix = Float[np.ndarray, "rows columns"]
+Matrix = Float[np.ndarray, "_ _"]
 
 
 @dc.dataclass(frozen=True, eq=False)

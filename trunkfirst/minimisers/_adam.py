@@ -46,7 +46,8 @@ class Adam(AbstractMinimiser):
     def _schedule(self, iteration: ArrayLike) -> Array:
         if not self.halve_every:
             return jnp.asarray(self.first_rate)
-        return jnp.asarray(self.first_rate * 0.5 ** (jnp.asarray(iteration) // self.halve_every))
+        halvings = (jnp.asarray(iteration) // self.halve_every).astype(float)
+        return self.first_rate * jnp.exp2(-halvings)
 
 
 def keep_better(is_better: Array, new: Parameters, old: Parameters) -> Parameters:

@@ -90,7 +90,7 @@ def fit_standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise
     mean = inputs.mean(axis=0)
     deviation = inputs.std(axis=0)
     # A constant sensor has a deviation of rounding size; dividing by it would blow noise up.
-    is_constant = deviation <= 1e-12 * np.maximum(np.abs(mean), np.finfo(inputs.dtype).tiny)
+    is_constant = deviation <= 16 * np.finfo(inputs.dtype).eps * np.abs(mean)
     return Standardise(jnp.asarray(mean), jnp.asarray(np.where(is_constant, np.inf, deviation)))
 
 
@@ -187,4 +187,6 @@ def basis_coefficients(
         raise DataError(f"sensors: a {basis} basis needs one coordinate, got {sensors.shape[1]}")
     low, high = interval
     x = (2 * sensors[:, 0] - low - high) / (high - low)
-    return Coefficients(jnp.asarray(BASES[basis](x, count) * sensor_weights[:, None] * 2 / (high - low)))
+    # Chebyshev's weights pi / count belong to [-1, 1] already; the others integrate over the interval.
+    stretch = 1.0 if basis == "chebyshev" else 2 / (high - low)
+    return Coefficients(jnp.asarray(BASES[basis](x, count) * sensor_weights[:, None] * stretch))

@@ -5,6 +5,7 @@ from ._compare import Comparison, compare
 from ._config import (
     MethodName,
     RunConfig,
+    check_used,
     load_config,
     make_config,
     merge,
@@ -13,7 +14,7 @@ from ._config import (
     to_toml,
 )
 from ._environment import environment
-from ._method import build_method, check_used
+from ._method import build_method
 from ._presets import NETWORKS, PRESETS, preset_values
 from ._reporter import Reporter, Silent
 from ._run import Outcome, Prepared, prepare, run

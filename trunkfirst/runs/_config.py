@@ -1,15 +1,20 @@
 """The configuration of a run as typed records. Every key has a default; an unknown key is an error."""
 
+import json
+import math
+import tomllib
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import pydantic
 from pydantic import Field
 
 from ..errors import SettingError, ValueRangeError
+from ..files import read_toml
 
 MethodName: TypeAlias = Literal["two-step", "two-step-without-qr", "monolithic", "monolithic-projected"]
-Widths: TypeAlias = tuple[int, ...]
+Widths: TypeAlias = Annotated[tuple[pydantic.PositiveInt, ...], Field(min_length=2)]
+Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Section(pydantic.BaseModel):
@@ -25,7 +30,7 @@ class DataSection(Section):
         default=None, ge=4, description="how many samples; the problem's own number if left out"
     )
     points: str | None = Field(default=None, description='"random:M" for M random points instead of the mesh')
-    split_seed: int = Field(default=0, description="seed of the split, apart from the seed of the networks")
+    split_seed: Seed = Field(default=0, description="seed of the split, apart from the seed of the networks")
     validation_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for choosing settings")
     test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for judging the result")
 
@@ -104,7 +109,7 @@ class RunConfig(Section):
         default="two-step", description="two-step, two-step-without-qr, monolithic or monolithic-projected"
     )
     preset: str = Field(default="fast", description="fast or paper: what the settings start from")
-    seed: int = Field(default=0, description="seed of the networks")
+    seed: Seed = Field(default=0, description="seed of the networks")
     precision: Literal["double", "single"] = Field(default="double", description="double or single")
     data: DataSection = DataSection()
     trunk: TrunkSection = TrunkSection()
@@ -113,13 +118,46 @@ class RunConfig(Section):
     loss: LossSection = LossSection()
 
 
+_ADAM_ONLY = ("rate", "halve_every", "batch_samples", "batch_points")
+_ORTHONORMALISE = {f"orthonormalise.{name}" for name in OrthonormaliseSection.model_fields}
+
+
+def unused_settings(config: RunConfig) -> set[str]:
+    """Settings that this configuration never looks at: naming one of them is an error, not a silent nothing."""
+    is_monolithic = config.method.startswith("monolithic")
+    unused = set(_ORTHONORMALISE) if is_monolithic or config.method == "two-step-without-qr" else set[str]()
+    if config.method != "monolithic":
+        unused.add("branch.train_transform")
+    if is_monolithic:
+        unused |= {f"branch.{name}" for name in Descent.model_fields} | {"branch.kind", "trunk.projected"}
+    for name, section in (("trunk", config.trunk), ("branch", config.branch)):
+        if section.minimiser != "adam":
+            unused |= {f"{name}.{key}" for key in _ADAM_ONLY}
+        if not section.projected or config.method == "monolithic":
+            unused |= {f"{name}.ridge", f"{name}.starts"}
+    if config.method == "monolithic-projected":
+        unused -= {"trunk.ridge"}
+        unused |= {"trunk.starts", "loss.p"}
+    if config.branch.kind in ("kernel", "linear"):
+        unused |= {f"branch.{key}" for key in ("architecture", "activation", "initialisation", "iterations")}
+    return unused
+
+
+def check_used(configs: list[RunConfig], keys: set[str]) -> None:
+    """Every setting that somebody named must matter to at least one of the configurations."""
+    unused = set[str].intersection(*(unused_settings(config) for config in configs))
+    for key in sorted(keys & unused):
+        methods = " or ".join(config.method for config in configs)
+        raise SettingError(f"setting {key!r} has no effect on {methods} as set here; leave it out")
+
+
 def make_config(values: dict[str, Any]) -> RunConfig:
     """Check nested `values`; the first thing wrong is a `SettingError` or `ValueRangeError` that names the key."""
     try:
         config = RunConfig.model_validate(values)
     except pydantic.ValidationError as error:
         raise _first_error(error) from None
-    if not config.loss.p >= 1:
+    if not 1 <= config.loss.p < math.inf:
         raise ValueRangeError(f"loss.p is {config.loss.p}; the loss |error|^p needs p >= 1")
     return config
 
@@ -142,8 +180,6 @@ def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
 
 def parse_setting(text: str) -> tuple[list[str], Any]:
     """`a.b=c` of the option `--set`, the value read as TOML and otherwise taken as a word."""
-    import tomllib
-
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise SettingError(f"--set {text!r}: expected key=value, e.g. --set trunk.iterations=5000")
@@ -175,25 +211,22 @@ def merge(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_toml(config: RunConfig) -> str:
-    """The resolved configuration as TOML, keys in the order of the records; what is None is left out."""
+    """The resolved configuration as TOML: what this run looks at, keys in the order of the records."""
     values = config.model_dump(mode="json", exclude_none=True)
+    unused = unused_settings(config)
     top = [f"{name} = {_toml_value(value)}" for name, value in values.items() if not isinstance(value, dict)]
-    sections = [
-        "\n".join([f"\n[{name}]", *(f"{key} = {_toml_value(item)}" for key, item in value.items())])
-        for name, value in values.items()
-        if isinstance(value, dict)
-    ]
-    return "\n".join(top + sections) + "\n"
+    for name, section in values.items():
+        if isinstance(section, dict):
+            used = {key: value for key, value in section.items() if f"{name}.{key}" not in unused}
+            lines = [f"{key} = {_toml_value(value)}" for key, value in used.items()]
+            top += ["", f"[{name}]", *lines] if lines else []
+    return "\n".join(top) + "\n"
 
 
 def _toml_value(value: Any) -> str:
-    import json
-
     return repr(value) if isinstance(value, float) else json.dumps(value)
 
 
 def load_config(path: Path) -> RunConfig:
     """The `config.toml` of a run folder."""
-    from ..files import read_toml
-
     return make_config(read_toml(path))

@@ -6,6 +6,7 @@ from ..data import OperatorData
 from ..errors import DataError, SettingError
 from ..linear import QR, SVD, AbstractOrthonormaliser
 from ..minimisers import LBFGS, AbstractMinimiser, Adam, LevenbergMarquardt
+from ..networks import BASES
 from ..regressors import (
     AbstractRegressor,
     ActiveNeurons,
@@ -30,37 +31,6 @@ from ..training import (
 from ._config import BranchSection, Descent, RunConfig
 
 BRIEF_ITERATIONS = 30
-_ADAM_ONLY = ("rate", "halve_every", "batch_samples")
-_ORTHONORMALISE = {f"orthonormalise.{name}" for name in ("method", "tolerance", "unit_columns")}
-
-
-def unused_settings(config: RunConfig) -> set[str]:
-    """Settings that this configuration never looks at: naming one of them is an error, not a silent nothing."""
-    is_monolithic = config.method.startswith("monolithic")
-    unused = set(_ORTHONORMALISE) if is_monolithic or config.method == "two-step-without-qr" else set[str]()
-    if config.method != "monolithic":
-        unused.add("branch.train_transform")
-    if is_monolithic:
-        unused |= {f"branch.{name}" for name in Descent.model_fields} | {"branch.kind", "trunk.projected"}
-    for name, section in (("trunk", config.trunk), ("branch", config.branch)):
-        if section.minimiser != "adam":
-            unused |= {f"{name}.{key}" for key in (*_ADAM_ONLY, "batch_points")}
-        if not section.projected or config.method == "monolithic":
-            unused |= {f"{name}.ridge", f"{name}.starts"}
-    if config.method == "monolithic-projected":
-        unused -= {"trunk.ridge"}
-        unused |= {"trunk.starts", "loss.p"}
-    if config.branch.kind in ("kernel", "linear"):
-        unused |= {f"branch.{key}" for key in ("architecture", "activation", "initialisation", "iterations")}
-    return unused
-
-
-def check_used(configs: list[RunConfig], keys: set[str]) -> None:
-    """Every setting that somebody named must matter to at least one of the configurations."""
-    unused = set[str].intersection(*(unused_settings(config) for config in configs))
-    for key in sorted(keys & unused):
-        methods = " or ".join(config.method for config in configs)
-        raise SettingError(f"setting {key!r} has no effect on {methods} as set here; leave it out")
 
 
 def build_method(config: RunConfig, data: OperatorData) -> Method:
@@ -68,6 +38,7 @@ def build_method(config: RunConfig, data: OperatorData) -> Method:
     trunk = TrunkSettings(config.trunk.architecture, config.trunk.activation, config.trunk.initialisation)
     trunk.check(data)
     branch = _branch_network(config.branch, trunk.architecture[-1])
+    _check_inputs(config.branch, data)
     minimiser, iterations = _minimiser(config.trunk), config.trunk.iterations
     method: Method
     if config.method == "monolithic-projected":
@@ -138,7 +109,7 @@ def _minimiser(section: Descent) -> AbstractMinimiser:
 
 
 def _branch_network(section: BranchSection, width: int) -> BranchSettings:
-    if section.architecture[-1] != width + 1:
+    if section.kind in ("network", "active-neurons") and section.architecture[-1] != width + 1:
         raise DataError(
             f"branch.architecture ends with {section.architecture[-1]}; a trunk of width N = {width} needs "
             f"N + 1 = {width + 1} coefficients"
@@ -146,6 +117,16 @@ def _branch_network(section: BranchSection, width: int) -> BranchSettings:
     if section.kind == "active-neurons" and (len(section.architecture) != 3 or section.activation != "relu"):
         raise SettingError("active-neurons needs one hidden relu layer: branch.architecture (inputs, n, N + 1)")
     return BranchSettings(section.architecture[1:-1], section.activation, section.initialisation, section.stacked)
+
+
+def _check_inputs(section: BranchSection, data: OperatorData) -> None:
+    """The paper's vector starts with what goes in: the sensors, or as many coefficients as an encoder keeps."""
+    name, _, count = section.encoder.partition(":")
+    features = int(count) if count.isdecimal() and name in BASES else data.flat_inputs.shape[1]
+    if section.kind in ("network", "active-neurons") and section.architecture[0] != features:
+        raise DataError(
+            f"branch.architecture starts with {section.architecture[0]}, but the inputs have {features} numbers"
+        )
 
 
 def _orthonormaliser(config: RunConfig) -> AbstractOrthonormaliser | None:
