@@ -88,7 +88,10 @@ class AbstractOrthonormaliser(abc.ABC):
             rank = self._rank(Q, sizes, None if targets is None else targets * roots)
         condition = float(sizes[0] / sizes[rank - 1])
         transform = T[:, :rank] / scales[:, None]
-        return Orthonormal(features @ transform, transform, R[:rank] * scales, condition, squared_length)
+        # Q itself, not Phi T: for a nearly dependent Phi that product has lost digits. A point without weight
+        # has no row in Q.
+        values = np.divide(Q[:, :rank], roots[:, None], out=features @ transform, where=roots[:, None] > 0)
+        return Orthonormal(values, transform, R[:rank] * scales, condition, squared_length)
 
     @abc.abstractmethod
     def factorise(self, scaled: Matrix) -> tuple[Matrix, Matrix, Matrix, Float[np.ndarray, " kept"]]:

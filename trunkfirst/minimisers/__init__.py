@@ -2,6 +2,7 @@
 
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 from ._adam import Adam
+from ._batches import draw
 from ._lbfgs import LBFGS
 from ._levenberg import LevenbergMarquardt
 from ._minimise import Minimised, OnStep, Status, Step, Stopping, minimise
@@ -22,6 +23,7 @@ __all__ = [
     "Status",
     "Step",
     "Stopping",
+    "draw",
     "minimise",
     "solve_ridge",
 ]

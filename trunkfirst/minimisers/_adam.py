@@ -32,8 +32,9 @@ class Adam(AbstractMinimiser):
         updates, moments = self._optimiser().update(gradient, state.memory)
         best, best_value = state.best_parameters, state.best_value
         if not objective.is_stochastic:
-            best = keep_better(value < best_value, state.parameters, best)
-            best_value = jnp.minimum(value, best_value)
+            is_better = value < best_value  # false for a value that is not a number
+            best = keep_better(is_better, state.parameters, best)
+            best_value = jnp.where(is_better, value, best_value)
         parameters = eqx.apply_updates(state.parameters, updates)
         return State(parameters, value, state.iteration + 1, best, best_value, moments, state.key)
 
@@ -46,8 +47,7 @@ class Adam(AbstractMinimiser):
     def _schedule(self, iteration: ArrayLike) -> Array:
         if not self.halve_every:
             return jnp.asarray(self.first_rate)
-        halvings = (jnp.asarray(iteration) // self.halve_every).astype(float)
-        return self.first_rate * jnp.exp2(-halvings)
+        return jnp.ldexp(jnp.asarray(self.first_rate), -(jnp.asarray(iteration) // self.halve_every))
 
 
 def keep_better(is_better: Array, new: Parameters, old: Parameters) -> Parameters:

@@ -143,5 +143,5 @@ def advance(
         state,
         value=value,
         best_parameters=keep_better(is_better, state.parameters, state.best_parameters),
-        best_value=jnp.minimum(value, state.best_value),
+        best_value=jnp.where(is_better, value, state.best_value),
     )

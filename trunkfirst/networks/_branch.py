@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ._kernel import KernelBranch
 from ._perceptron import Perceptron, make_perceptron
+from ._predict_only import PredictOnlyBranch
 
 
 class StackedBranch(eqx.Module):
@@ -25,7 +27,7 @@ class StackedBranch(eqx.Module):
         return values[..., 0].T
 
 
-Branch: TypeAlias = Perceptron | StackedBranch
+Branch: TypeAlias = Perceptron | StackedBranch | KernelBranch | PredictOnlyBranch
 
 
 def make_branch(

@@ -49,17 +49,31 @@ class KernelBranch(eqx.Module):
     ridge: float = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "samples features"]) -> Float[Array, "samples coefficients"]:
-        return jax.lax.map(self._one, x, batch_size=_BATCH)
-
-    def _one(self, x: Float[Array, " features"]) -> Float[Array, " coefficients"]:
-        # Differences, not |x|^2 + |y|^2 - 2 x.y, which would lose half of all digits near a centre.
-        squares = jnp.sum(((x[None] - self.centres) / self.length) ** 2, axis=1)
-        return self.offset + _matern(self.smoothness, squares) @ self.coefficients
+        sums = _kernel_sums(self.smoothness, x, self.centres, self.length, self.coefficients)
+        return sums + self.offset[None]
 
     @property
     def count(self) -> int:
         """How many training samples stand as centres."""
         return len(self.centres)
+
+
+@ft.partial(jax.jit, static_argnums=0)
+def _kernel_sums(
+    smoothness: str,
+    x: Float[Array, "samples features"],
+    centres: Float[Array, "centres features"],
+    length: Float[Array, ""],
+    coefficients: Float[Array, "centres coefficients"],
+) -> Float[Array, "samples coefficients"]:
+    """sum_k coefficients_k k(|x - centre_k| / length) for every x, a batch at a time."""
+
+    def one(x: Float[Array, " features"]) -> Float[Array, " coefficients"]:
+        # Differences first: |x|^2 + |y|^2 - 2 x.y would lose half of all digits near a centre.
+        squares = jnp.sum((x[None] - centres) ** 2, axis=1) / length**2
+        return _matern(smoothness, squares) @ coefficients
+
+    return jax.lax.map(one, x, batch_size=_BATCH)
 
 
 def _distance(squares: Float[Array, " centres"]) -> Float[Array, " centres"]:

@@ -13,6 +13,7 @@ from ..errors import DataError, PrecisionError, UsageError
 from ._branch import Branch
 from ._encoders import AbstractEncoder
 from ._perceptron import Perceptron
+from ._predict_only import PredictOnlyBranch
 from ._trunk import Trunk
 
 # Checked by hand, with messages for people: this is where they come in.
@@ -73,8 +74,9 @@ class Operator(eqx.Module):
         with jax.enable_x64(self.dtype == jnp.float64):
             basis = eqx.filter_jit(Operator.basis)(self, points)
             block = max(1, _BLOCK_NUMBERS // len(basis))
+            expand = _expand if isinstance(self.branch, PredictOnlyBranch) else _expand_compiled
             parts = [
-                np.asarray(_expand(self, inputs[start : start + block], basis))
+                np.asarray(expand(self, inputs[start : start + block], basis))
                 for start in range(0, len(inputs), block)
             ]
         return np.concatenate(parts)
@@ -103,6 +105,8 @@ class Operator(eqx.Module):
         return jnp.asarray(value, self.dtype)
 
 
-@eqx.filter_jit
-def _expand(operator: Operator, inputs: np.ndarray, basis: Array) -> Array:
+def _expand(operator: Operator, inputs: Array | np.ndarray, basis: Array) -> Array:
     return operator.coefficients(inputs) @ basis.T
+
+
+_expand_compiled = eqx.filter_jit(_expand)

@@ -38,8 +38,8 @@ class Perceptron(eqx.Module):
     Works on whole batches: (..., n_0) to (..., n_L).
     """
 
-    weights: tuple[Float[Array, "_ _"], ...]
-    biases: tuple[Float[Array, " _"], ...]
+    weights: tuple[Float[Array, "... _ _"], ...]
+    biases: tuple[Float[Array, "... _"], ...]
     activation: str = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "*batch n_in"]) -> Float[Array, "*batch n_out"]:

@@ -1,13 +1,23 @@
 """Regressors: what can stand as a branch."""
 
 from ._abstract import AbstractRegressor, Regression, mean_square
+from ._active_neurons import ActiveNeurons, OnBranch
+from ._adapter import SklearnRegressor
 from ._network import BranchSettings, NetworkRegressor, RegressionLoss
+from ._projected import ProjectedNetwork
+from ._ridge import KernelRidge, LinearRidge
 
 __all__ = [
     "AbstractRegressor",
+    "ActiveNeurons",
     "BranchSettings",
+    "KernelRidge",
+    "LinearRidge",
     "NetworkRegressor",
+    "OnBranch",
+    "ProjectedNetwork",
     "Regression",
     "RegressionLoss",
+    "SklearnRegressor",
     "mean_square",
 ]

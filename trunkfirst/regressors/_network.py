@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..minimisers import AbstractMinimiser, AbstractObjective, Adam, OnStep, Parameters, minimise
+from ..minimisers import AbstractMinimiser, AbstractObjective, Adam, OnStep, Parameters, draw, minimise
 from ..networks import Branch, make_branch
 from ._abstract import AbstractRegressor, Regression, mean_square
 
@@ -94,6 +94,6 @@ class RegressionLoss(AbstractObjective):
         return eqx.filter_value_and_grad(loss.value)(parameters)
 
     def _batch(self, size: int, key: PRNGKeyArray) -> "RegressionLoss":
-        rows = jr.choice(key, len(self.inputs), (size,), replace=False)
+        rows = draw(key, len(self.inputs), size)
         weights = None if self.weights is None else self.weights[rows]
         return RegressionLoss(self.inputs[rows], self.targets[rows], weights)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..data import OperatorData
 from ..errors import ValueRangeError
 from ..linear import compress
-from ..minimisers import AbstractObjective, Parameters
+from ..minimisers import AbstractObjective, Parameters, draw
 from ..networks import Branch, Trunk
 
 
@@ -95,8 +95,9 @@ class OutputLoss(AbstractObjective):
 
     def value_and_grad(self, parameters: Parameters, *, key: PRNGKeyArray) -> tuple[Float[Array, ""], Parameters]:
         sample_key, point_key = jr.split(key)
-        rows = _draw(sample_key, len(self.inputs), self.batches.samples)
-        columns = _draw(point_key, len(self.points), self.batches.points)
+        samples, points = self.batches.samples, self.batches.points
+        rows = None if samples is None else draw(sample_key, len(self.inputs), samples)
+        columns = None if points is None else draw(point_key, len(self.points), points)
         return eqx.filter_value_and_grad(lambda q: self._mean(q, rows, columns))(parameters)
 
     def _mean(self, parameters: AbstractFactors, rows: Array | None, columns: Array | None) -> Float[Array, ""]:
@@ -152,7 +153,7 @@ def make_loss(
     dtype: np.dtype,
 ) -> OutputLoss | CompressedLoss:
     """The cheapest loss that computes what is asked."""
-    if not p >= 1:
+    if not 1 <= p < np.inf:
         raise ValueRangeError(f"p is {p}; the loss |error|^p needs p >= 1")
     points = jnp.asarray(data.points, dtype)
     point_weights, sample_weights = (
@@ -184,11 +185,3 @@ def plain_loss(
     blocks = range(0, len(outputs), 4096)
     sums = [np.sum(np.abs(coefficients[i : i + 4096] @ features.T - outputs[i : i + 4096]) ** p) for i in blocks]
     return float(np.sum(sums)) / outputs.size
-
-
-def _draw(key: PRNGKeyArray, size: int, batch: int | None) -> Int[Array, " batch"] | None:
-    if batch is None:
-        return None
-    if not 1 <= batch <= size:
-        raise ValueRangeError(f"a batch of {batch} cannot be drawn from {size}")
-    return jr.choice(key, size, (batch,), replace=False)
