@@ -22,6 +22,11 @@ ELEMENTWISE: dict[str, Callable[[Array], Array]] = {
 class AbstractEncoder(eqx.Module):
     """Maps raw inputs (samples, sensors) to features (samples, features)."""
 
+    @property
+    def sensors(self) -> int | None:
+        """How many numbers an input has; None if any number will do."""
+        return None
+
     def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
         raise NotImplementedError
 
@@ -39,6 +44,10 @@ class Standardise(AbstractEncoder):
     mean: Float[Array, " sensors"]
     deviation: Float[Array, " sensors"]
 
+    @property
+    def sensors(self) -> int | None:
+        return len(self.mean)
+
     def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
         return (inputs - self.mean[None]) / self.deviation[None]
 
@@ -48,6 +57,14 @@ class Elementwise(AbstractEncoder):
 
     is_positive: Bool[Array, " sensors"]
     function: str = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if self.function not in ELEMENTWISE:
+            raise UnknownNameError("function", self.function, tuple(ELEMENTWISE))
+
+    @property
+    def sensors(self) -> int | None:
+        return len(self.is_positive)
 
     def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
         # Where the function is not used its argument is 1, so that no gradient becomes NaN.
@@ -61,6 +78,10 @@ class Coordinates(AbstractEncoder):
     centre: Float[Array, " sensors"]
     matrix: Float[Array, "sensors features"]
 
+    @property
+    def sensors(self) -> int | None:
+        return len(self.centre)
+
     def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
         return (inputs - self.centre[None]) @ self.matrix
 
@@ -69,6 +90,10 @@ class Chain(AbstractEncoder):
     """Several encoders, one after the other."""
 
     parts: tuple[AbstractEncoder, ...]
+
+    @property
+    def sensors(self) -> int | None:
+        return self.parts[0].sensors
 
     def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
         for part in self.parts:
@@ -80,6 +105,10 @@ class Coefficients(AbstractEncoder):
     """Generalised Fourier coefficients <f, psi_j> of an input function, by quadrature at its sensors."""
 
     matrix: Float[Array, "sensors features"]
+
+    @property
+    def sensors(self) -> int | None:
+        return len(self.matrix)
 
     def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
         return inputs @ self.matrix
@@ -96,8 +125,6 @@ def fit_standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise
 
 def fit_elementwise(inputs: Float[np.ndarray, "samples sensors"], function: str) -> Elementwise:
     """Use `function` on the sensors whose training values are all positive."""
-    if function not in ELEMENTWISE:
-        raise UnknownNameError("function", function, tuple(ELEMENTWISE))
     return Elementwise(jnp.asarray((inputs > 0).all(axis=0)), function)
 
 

@@ -47,11 +47,11 @@ class Operator(eqx.Module):
 
     def coefficients(self, inputs: Inputs) -> Float[Array, "samples rank"]:
         """c(f), the coefficients in the basis."""
-        return self.branch(self.encoder(self._array("inputs", self._side_by_side(inputs))))
+        return self.branch(self.encoder(self._array("inputs", self._side_by_side(inputs), self.sensors)))
 
     def basis(self, points: Points) -> Float[Array, "points rank"]:
         """phi(y)^T T, the basis functions at the points."""
-        functions = self.trunk(self._array("points", points))
+        functions = self.trunk(self._array("points", points, self.trunk.network.architecture[0]))
         return functions if self.transform is None else functions @ self.transform
 
     def fold(self) -> "Operator":
@@ -62,7 +62,9 @@ class Operator(eqx.Module):
             raise UsageError("only an unstacked branch can take the transform into its last layer")
         *weights, W = self.branch.weights
         *biases, b = self.branch.biases
-        branch = Perceptron((*weights, self.transform @ W), (*biases, self.transform @ b), self.branch.activation)
+        with jax.enable_x64(self.dtype == jnp.float64):
+            W, b = self.transform @ W, self.transform @ b
+        branch = Perceptron((*weights, W), (*biases, b), self.branch.activation)
         return Operator(self.encoder, branch, self.trunk, None, self.input_names)
 
     def predict(self, inputs: Inputs, points: Points) -> Float[np.ndarray, "samples points"]:
@@ -70,8 +72,8 @@ class Operator(eqx.Module):
 
         Opens double precision by itself where the operator is in double precision.
         """
-        inputs = np.asarray(self._side_by_side(inputs))
         with jax.enable_x64(self.dtype == jnp.float64):
+            inputs = np.asarray(self._side_by_side(inputs))
             basis = eqx.filter_jit(Operator.basis)(self, points)
             block = max(1, _BLOCK_NUMBERS // len(basis))
             expand = _expand if isinstance(self.branch, PredictOnlyBranch) else _expand_compiled
@@ -80,6 +82,13 @@ class Operator(eqx.Module):
                 for start in range(0, len(inputs), block)
             ]
         return np.concatenate(parts)
+
+    @property
+    def sensors(self) -> int | None:
+        """How many numbers an input has; None where neither encoder nor branch tells."""
+        if self.encoder.sensors is not None:
+            return self.encoder.sensors
+        return self.branch.architecture[0] if isinstance(self.branch, Perceptron) else None
 
     @property
     def dtype(self) -> np.dtype:
@@ -91,9 +100,9 @@ class Operator(eqx.Module):
             return inputs
         if set(inputs) != set(self.input_names):
             raise DataError(f"inputs: expected {', '.join(self.input_names)}; got {', '.join(inputs)}")
-        return jnp.concatenate([self._array(name, inputs[name]) for name in self.input_names], axis=1)
+        return jnp.concatenate([self._array(name, inputs[name], None) for name in self.input_names], axis=1)
 
-    def _array(self, name: str, value: Array | np.ndarray) -> Array:
+    def _array(self, name: str, value: Array | np.ndarray, columns: int | None) -> Array:
         if self.dtype == jnp.float64 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
             raise PrecisionError(
                 "this operator is in double precision, which JAX has switched off; "
@@ -102,6 +111,8 @@ class Operator(eqx.Module):
             )
         if value.ndim != 2:
             raise DataError(f"{name}: expected 2 axes (one row each), got shape {tuple(value.shape)}")
+        if columns is not None and value.shape[1] != columns:
+            raise DataError(f"{name}: expected {columns} numbers a row, as in training, got {value.shape[1]}")
         return jnp.asarray(value, self.dtype)
 
 

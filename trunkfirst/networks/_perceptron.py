@@ -42,6 +42,9 @@ class Perceptron(eqx.Module):
     biases: tuple[Float[Array, "... _"], ...]
     activation: str = eqx.field(static=True)
 
+    def __check_init__(self) -> None:
+        _check_activation(self.activation)
+
     def __call__(self, x: Float[Array, "*batch n_in"]) -> Float[Array, "*batch n_out"]:
         return self.hidden(x) @ self.weights[-1].T + self.biases[-1].reshape((1,) * (x.ndim - 1) + (-1,))
 
@@ -71,8 +74,7 @@ def make_perceptron(
     `architecture` is the paper's vector, e.g. (2, 50, 50, 50, 50): two inputs, three hidden layers, 50 outputs.
     """
     check_architecture("architecture", architecture)
-    if activation not in ACTIVATIONS:
-        raise UnknownNameError("activation", activation, tuple(ACTIVATIONS))
+    _check_activation(activation)
     if initialisation not in INITIALISATIONS:
         raise UnknownNameError("initialisation", initialisation, tuple(INITIALISATIONS))
     variance = INITIALISATIONS[initialisation]
@@ -83,6 +85,11 @@ def make_perceptron(
         for k, (n_in, n_out) in zip(keys, layers, strict=True)
     )
     return Perceptron(weights, tuple(jnp.zeros(n_out, dtype) for _, n_out in layers), activation)
+
+
+def _check_activation(activation: str) -> None:
+    if activation not in ACTIVATIONS:
+        raise UnknownNameError("activation", activation, tuple(ACTIVATIONS))
 
 
 def check_architecture(name: str, architecture: Sequence[int]) -> None:

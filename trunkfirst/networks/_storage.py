@@ -14,7 +14,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from ..errors import CorruptFileError, PredictOnlyError
+from ..errors import CorruptFileError, OutputNotWritableError, PredictOnlyError
 from ..files import atomic_write, read_json, sha256_of, write_json
 from ._branch import StackedBranch
 from ._encoders import Chain, Coefficients, Coordinates, Elementwise, Identity, Standardise
@@ -48,7 +48,10 @@ def save(operator: Operator, folder: Path | str) -> Path:
     if isinstance(operator.branch, PredictOnlyBranch):
         raise PredictOnlyError(operator.branch.refusal("saved; predict in this program"))
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputNotWritableError(f"cannot make {folder}: {error.strerror}") from error
     arrays: dict[str, np.ndarray] = {}
     description = _describe(operator, "", arrays)
     with atomic_write(folder / "model.safetensors") as file:

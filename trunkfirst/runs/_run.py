@@ -77,20 +77,15 @@ def run(
     folder = prepare_directory(folder)
     reporter = reporter or Silent()
     start = time.perf_counter()
-    write_json(folder / "environment.json", environment())
     prepared = prepared or prepare(config, reporter=reporter)
     choice = choice or choose(config, prepared, reporter=reporter)
     config = with_choice(config, choice)
-    write_text(folder / "config.toml", to_toml(config))
     # Nothing is chosen any more: what served for choosing now serves for training.
     train = prepared.data.take(np.union1d(prepared.split.train, prepared.split.validation))
-    result = fit(
-        train,
-        build_method(config, train),
-        key=config.seed,
-        trunk_result=trunk_result,
-        on_step=reporter.on_step,
-    )
+    method = build_method(config, train)
+    write_json(folder / "environment.json", environment())
+    write_text(folder / "config.toml", to_toml(config))
+    result = fit(train, method, key=config.seed, trunk_result=trunk_result, on_step=reporter.on_step)
     test, evaluation = None, None
     if len(prepared.split.test):
         test = prepared.data.take(prepared.split.test)

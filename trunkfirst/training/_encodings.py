@@ -3,6 +3,8 @@
 import abc
 import dataclasses as dc
 
+import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -30,6 +32,11 @@ class AbstractEncoding(abc.ABC):
     @abc.abstractmethod
     def fit(self, data: OperatorData) -> AbstractEncoder:
         """The encoder for these training samples."""
+
+    def fit_in(self, data: OperatorData, dtype: np.dtype) -> AbstractEncoder:
+        """The same with its numbers in the precision of the networks."""
+        encoder = self.fit(data)
+        return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, encoder)
 
 
 @dc.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """`fit`: from data and a method to an operator."""
 
 import dataclasses as dc
+import math
 
 import jax
 import jax.random as jr
@@ -48,9 +49,9 @@ def fit(
         else:
             result = fit_monolithic_projected(data, method, dtype=dtype, key=key, on_step=on_step)
     if throw and result.status == "diverged":
-        last = result.history[-1]
+        bad = next(step for step in result.history if not math.isfinite(step.loss))
         raise DivergedError(
-            f"the {last.stage} loss is no longer finite at iteration {last.iteration} (rate {last.rate:.1e}); "
+            f"the {bad.stage} loss is no longer finite at iteration {bad.iteration} (rate {bad.rate:.1e}); "
             "try a smaller rate, or standardised inputs"
         )
     return result

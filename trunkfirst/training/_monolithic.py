@@ -21,7 +21,7 @@ def fit_monolithic(
 ) -> FitResult:
     """The usual way, with the transform T trained too if the method says so."""
     method.trunk.check(data)
-    encoder = method.inputs.fit(data)
+    encoder = method.inputs.fit_in(data, dtype)
     inputs = encoder(jnp.asarray(data.flat_inputs, dtype))
     trunk = method.trunk.make(dtype=dtype, key=named_key(key, "trunk"))
     functions = trunk.width + 1
@@ -51,7 +51,7 @@ def fit_monolithic_projected(
 ) -> FitResult:
     """The same with the output layers of both networks, one matrix between them, solved for."""
     method.trunk.check(data)
-    encoder = method.inputs.fit(data)
+    encoder = method.inputs.fit_in(data, dtype)
     inputs = encoder(jnp.asarray(data.flat_inputs, dtype))
     trunk = method.trunk.make(dtype=dtype, key=named_key(key, "trunk"))
     branch = method.branch.make(inputs.shape[1], trunk.width + 1, dtype=dtype, key=named_key(key, "branch"))

@@ -39,13 +39,13 @@ def fit_two_step(
 ) -> FitResult:
     """Step 1, unless it is given; orthonormalise; step 2."""
     method.trunk.network.check(data)
-    encoder = method.inputs.fit(data)
+    encoder = method.inputs.fit_in(data, dtype)
     if trunk_result is None:
         trunk_result = method.trunk.fit(data, dtype=dtype, key=named_key(key, "trunk"), on_step=on_step)
     targets = make_targets(data, trunk_result, method.orthonormalise)
     # From the mean over the kept directions to the paper's |C - R A|^2 / (K (N + 1)) with Q^T Q = I.
     unit = targets.squared_length * targets.values.shape[1] / (trunk_result.trunk.width + 1)
-    branch = method.branch.briefly() if trunk_result.status == "interrupted" else method.branch
+    branch = method.branch if trunk_result.status == "finished" else method.branch.briefly()
     regression = branch.fit(
         encoder(jnp.asarray(data.flat_inputs, dtype)),
         jnp.asarray(targets.values, dtype),

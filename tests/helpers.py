@@ -1,0 +1,126 @@
+"""Problems and measures that several tests share."""
+
+import dataclasses as dc
+import functools as ft
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trunkfirst.data import OperatorData
+from trunkfirst.linear import QR
+from trunkfirst.minimisers import Adam
+from trunkfirst.networks import Identity, Operator, Perceptron, StackedBranch, Trunk
+from trunkfirst.regressors import BranchSettings, NetworkRegressor
+from trunkfirst.training import FitResult, JointTrunk, Monolithic, TrunkSettings, TwoStep, fit
+
+TRUNK = TrunkSettings((2, 6, 4), "tanh", "xavier")
+BRANCH = BranchSettings((6,), "tanh", "xavier")
+
+
+def waves(samples: int = 12, points: int = 30, *, sensors: int = 2, seed: int = 0, **more: Any) -> OperatorData:
+    """Smooth data: u(y) = 2 + sin(a . y) + a_1 y_1, with the input a."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.uniform(0.5, 1.5, (samples, sensors))
+    places = rng.uniform(-1, 1, (points, 2))
+    outputs = 2 + np.sin(inputs[:, :2] @ places.T) + inputs[:, :1] * places[:, 0]
+    return OperatorData(inputs, places, outputs, **more)
+
+
+def two_step(*, iterations: int = 5, rate: float = 1e-2, **more: Any) -> TwoStep:
+    """A small two-step method; `more` are fields of its step 1 or of itself."""
+    step1 = {name: more.pop(name) for name in ("p", "batches") if name in more}
+    minimiser = Adam(rate)
+    return TwoStep(
+        JointTrunk(TRUNK, minimiser, iterations, **step1),
+        **{"branch": NetworkRegressor(BRANCH, minimiser, iterations), "orthonormalise": QR(), **more},
+    )
+
+
+def monolithic(*, iterations: int = 5, rate: float = 1e-2, **more: Any) -> Monolithic:
+    """A small monolithic method."""
+    return Monolithic(**{"trunk": TRUNK, "branch": BRANCH, **more}, minimiser=Adam(rate), iterations=iterations)
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "two-step": two_step,
+    "two-step-without-qr": ft.partial(two_step, orthonormalise=None),
+    "monolithic": monolithic,
+}
+
+
+@ft.cache
+def fitted(name: str) -> FitResult:
+    """A short fit of `waves()`, shared because compiling takes longer than fitting."""
+    return fit(waves(), METHODS[name](), key=0)
+
+
+def arrays_of(tree: Any) -> list[np.ndarray]:
+    """All arrays of a pytree."""
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if hasattr(leaf, "dtype")]
+
+
+def has_same_bits(a: Any, b: Any) -> bool:
+    """Whether two pytrees hold the same arrays to the bit."""
+    pairs = list(zip(arrays_of(a), arrays_of(b), strict=True))
+    return len(pairs) > 0 and all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in pairs)
+
+
+def central_difference(f: Callable[[Any], Any], tree: Any, direction: Any, step: float = 1e-6) -> float:
+    """(f(tree + h direction) - f(tree - h direction)) / 2h."""
+
+    def moved(h: float) -> Any:
+        return jax.tree.map(lambda a, d: a + h * d, tree, direction)
+
+    return float(f(moved(step)) - f(moved(-step))) / (2 * step)
+
+
+def random_like(tree: Any, *, seed: int) -> Any:
+    """A pytree of normal numbers in the shapes of `tree`."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), tree)
+
+
+def with_inputs(data: OperatorData, **functions: Any) -> OperatorData:
+    """The same data with other input functions."""
+    return dc.replace(data, inputs=functions)
+
+
+# -- networks from NumPy's random numbers, because JAX compiles its own anew for every shape
+
+
+def make_network(
+    *architecture: int,
+    activation: str = "tanh",
+    dtype: type = np.float64,
+    stack: tuple[int, ...] = (),
+    seed: int = 0,
+) -> Perceptron:
+    """A perceptron with normal weights and biases, or a stack of them."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape: int) -> jax.Array:
+        return jnp.asarray(rng.normal(size=(*stack, *shape)) / 2, dtype)
+
+    with jax.enable_x64(True):
+        layers = [(normal(n_out, n_in), normal(n_out)) for n_in, n_out in itertools.pairwise(architecture)]
+    return Perceptron(tuple(W for W, _ in layers), tuple(b for _, b in layers), activation)
+
+
+def make_operator(
+    *, encoder: Any = None, stacked: bool = False, transform: bool = True, dtype: type = np.float64
+) -> Operator:
+    """Trunk (2, 6, 4), branch (3, 6, rank) for two inputs f (1 sensor) and g (2 sensors)."""
+    rank = 3 if transform else 5
+    trunk = Trunk(make_network(2, 6, 4, dtype=dtype, seed=1))
+    branch = (
+        StackedBranch(make_network(3, 6, 1, dtype=dtype, stack=(rank,), seed=2))
+        if stacked
+        else make_network(3, 6, rank, dtype=dtype, seed=2)
+    )
+    with jax.enable_x64(True):
+        T = jnp.asarray(np.random.default_rng(3).normal(size=(5, 3)), dtype) if transform else None
+    return Operator(encoder or Identity(), branch, trunk, T, ("f", "g"))

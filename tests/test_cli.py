@@ -1,0 +1,338 @@
+"""The command line, in process: output, exit codes, messages."""
+
+import functools as ft
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trunkfirst.cli import _compare, _console, _run
+from trunkfirst.cli._app import main
+from trunkfirst.data import OperatorData
+from trunkfirst.files import read_json, read_npz, verify_manifest
+from trunkfirst.networks import load
+from trunkfirst.problems import make_data
+from trunkfirst.runs import _run as runs_run
+
+NAME = "nonlinear-conductivity"
+COMMANDS = (("run",), ("compare",), ("report",), ("doctor",), ("data", "make"), ("data", "info"))
+# Few samples at few points, small networks of the shapes of other tests: what takes time is compiling.
+POINTS = ["--set", "data.points=random:30", "--set", "data.validation_share=0"]
+NETWORKS = ["--set", "trunk.architecture=[2, 6, 4]", "--set", "branch.architecture=[1, 6, 5]"]
+SMALL = ["--preset", "paper", "--samples", "13", "--iterations", "4", *POINTS, *NETWORKS]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@ft.cache
+def data_once(problem: str, samples: int, points: str) -> OperatorData:
+    return make_data(problem, samples=samples, points=points)
+
+
+@pytest.fixture(autouse=True)
+def surroundings(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cache and the same data for all, a folder of its own for each test, and no report, which others test."""
+    monkeypatch.setenv("TRUNKFIRST_CACHE", str(cache))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        runs_run, "make_data", lambda problem, *, samples, points, progress: data_once(problem, samples, points)
+    )
+    for module in (_run, _compare):
+        monkeypatch.setattr(module, "write_report", lambda folder, **_: Path(folder) / "report.html")
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run a command and return its exit code, standard output and standard error."""
+
+    def go(*arguments: str) -> tuple[int, str, str]:
+        code = main(list(arguments))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return go
+
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+# -- run
+
+
+def test_run_prints_a_table_and_progress_apart(call: Call, tmp_path: Path):
+    code, out, err = call("run", NAME, *SMALL)
+    folder = tmp_path / "runs" / f"{NAME}-two-step-seed0"
+    assert code == 0
+    assert "two-step" in out
+    assert f"report: {Path('runs') / folder.name / 'report.html'}" in out
+    assert f"{NAME}, two-step, preset paper, seed 0: 4 iterations for the trunk, 4 for the branch" in " ".join(
+        err.split()
+    )
+    assert "trunk 4/4" in err
+    assert "branch 4/4" in err
+    verify_manifest(folder)
+
+
+def test_a_second_run_takes_another_folder(call: Call, tmp_path: Path):
+    for _ in range(2):
+        call("run", NAME, *SMALL, "--quiet")
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
+        f"{NAME}-two-step-seed0",
+        f"{NAME}-two-step-seed0-2",
+    ]
+
+
+@pytest.mark.parametrize("method", ["two-step", "two-step-without-qr", "monolithic"])
+def test_run_prints_one_json_object(call: Call, tmp_path: Path, method: str):
+    code, out, err = call("run", NAME, *SMALL, "--method", method, "--seed", "3", "--json", "--out", "a")
+    assert (code, err) == (0, "")
+    metrics = json.loads(out)
+    assert metrics == read_json(tmp_path / "a" / "metrics.json")
+    assert (metrics["problem"], metrics["method"], metrics["seed"]) == (NAME, method, 3)
+    assert metrics["samples"] == {"train": 12, "validation": 0, "test": 1}
+    assert metrics["trunk"]["iterations"] == 4
+    assert (metrics["branch"] is None) == (method == "monolithic")
+    assert load("a").trunk.width == 4
+
+
+def test_run_quietly(call: Call):
+    assert call("run", NAME, *SMALL, "--quiet", "--out", "a") == (0, "", "")
+
+
+def test_run_a_configuration_and_run_it_again(call: Call, tmp_path: Path):
+    """The folder of a run holds all that is needed to do it again, to the bit."""
+    file = f'problem = "{NAME}"\nseed = 5\n[data]\nsamples = 20\npoints = "random:30"\n'
+    sections = (
+        "[trunk]\narchitecture = [2, 6, 4]\niterations = 4\n[branch]\narchitecture = [1, 6, 5]\niterations = 4\n"
+    )
+    (tmp_path / "mine.toml").write_text(file + sections)
+    assert call("run", "mine.toml", "--preset", "paper", "--out", "a", "--quiet") == (0, "", "")
+    assert call("run", "a/config.toml", "--out", "b", "--quiet") == (0, "", "")
+    models = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("a", "b")]
+    assert models[0] == models[1]
+    assert read_json(tmp_path / "b" / "metrics.json")["seed"] == 5
+
+
+def test_an_interrupted_run_ends_with_130(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def stop(self: Any, step: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_console.TerminalReporter, "on_step", stop)
+    code, _, err = call("run", NAME, *SMALL, "--out", "a")
+    assert code == 130
+    assert "Traceback" not in err
+    assert read_json(tmp_path / "a" / "metrics.json")["status"] == "interrupted"
+
+
+def test_an_interrupt_outside_training_ends_with_130(call: Call, monkeypatch: pytest.MonkeyPatch):
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_run, "run", stop)
+    code, out, err = call("run", NAME, *SMALL, "--quiet")
+    assert (code, out) == (130, "")
+    assert err in ("", "trunkfirst: interrupted\n")
+
+
+# -- compare
+
+
+def test_compare(call: Call, tmp_path: Path):
+    code, out, err = call("compare", NAME, *SMALL, "--methods", "two-step, monolithic", "--out", "a")
+    assert code == 0
+    assert "the paper's claims" in out
+    assert "monolithic" in out
+    assert "monolithic 4/4" in err
+    assert [m["method"] for m in read_json(tmp_path / "a" / "metrics.json")] == ["two-step", "monolithic"]
+
+
+def test_compare_prints_one_json_list(call: Call):
+    arguments = ("--methods", "two-step,two-step-without-qr", "--json", "--out", "a")
+    code, out, err = call("compare", NAME, *SMALL, *arguments)
+    assert (code, err) == (0, "")
+    assert [m["method"] for m in json.loads(out)] == ["two-step", "two-step-without-qr"]
+
+
+# -- data, report, doctor
+
+
+def test_data_make(call: Call, tmp_path: Path, cache: Path):
+    made = ("data", "make", "multiple-inputs", "--samples", "6")
+    code, out, err = call(*made, "--workers", "1", "--out", "a.npz")
+    assert (code, out) == (0, "multiple-inputs: 6 samples at 541 points\n")
+    assert "data 6/6" in err
+    arrays = read_npz(tmp_path / "a.npz")
+    assert {name: array.shape for name, array in arrays.items()} == {
+        "inputs": (6, 3),
+        "points": (541, 2),
+        "outputs": (6, 541),
+    }
+    assert any(cache.iterdir())
+    assert call(*made, "--quiet") == (0, "", "")
+
+
+def test_data_make_with_random_points(call: Call):
+    code, out, err = call("data", "make", NAME, "--samples", "6", "--points", "random:7", "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (found["samples"], found["points"], found["labels"]) == (6, 7, {"beta": [1.0, 1000.0]})
+
+
+def test_data_info(call: Call):
+    code, out, err = call("data", "info", "multiple-inputs", "--samples", "6", "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (found["samples"], found["points"], found["coordinates"]) == (6, 541, 2)
+    assert 1 <= found["rank"] <= 6
+    assert found["inputs"] == {"parameters": 3}
+    code, out, _ = call("data", "info", "multiple-inputs", "--samples", "6")
+    assert code == 0
+    assert "541" in out
+
+
+def test_report_of_a_run(call: Call, tmp_path: Path):
+    call("run", NAME, *SMALL, "--quiet", "--out", "a")
+    code, out, err = call("report", "a", "--json")
+    assert (code, err) == (0, "")
+    page = Path(json.loads(out)["report"])
+    assert page.name == "report.html"
+    text = page.read_text(encoding="utf-8")
+    assert "<html" in text
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    assert call("report", "a", "--quiet") == (0, "", "")
+
+
+def test_doctor(call: Call, cache: Path, monkeypatch: pytest.MonkeyPatch):
+    code, out, _ = call("doctor", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["double_precision"]
+    assert found["cache_writable"]
+    assert found["cache"] == str(cache)
+    assert found["packages"]["numpy"] == np.__version__
+    code, out, _ = call("doctor")
+    assert code == 0
+    assert np.__version__ in out
+    assert call("doctor", "--quiet") == (0, "", "")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert call("doctor", "--quiet")[0] == 1
+
+
+# -- errors: one line each, an exit code each
+
+WIDE = ["--set", "trunk.architecture=[2, 6, 30]", "--set", "branch.architecture=[1, 6, 31]"]
+ERRORS: dict[str, tuple[list[str], int, str]] = {
+    "wrong problem": (["run", "no-such-problem"], 3, "no problem 'no-such-problem'; choose one of: nonlinear"),
+    "unknown setting": (["run", NAME, "--set", "trunk.colour=red"], 4, "no setting 'trunk.colour'; known here:"),
+    "p below 1": (["run", NAME, "--set", "loss.p=0.5"], 5, "loss.p is 0.5"),
+    "N not below m_y": (
+        ["run", NAME, *SMALL, *WIDE, "--out", "a"],
+        7,
+        "N = 30 needs more than N output points, got 30",
+    ),
+    "folder not empty": (["run", NAME, *SMALL, "--out", "full"], 8, "full is not empty"),
+    "folder not writable": (["run", NAME, *SMALL, "--out", "full/file/a"], 9, "cannot write to full/file/a"),
+    "wrong command line": (["run", NAME, "--colour", "red"], 2, "--colour"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.parametrize("quiet", [True, False], ids=["quiet", "not quiet"])
+def test_errors_are_one_line(call: Call, tmp_path: Path, name: str, quiet: bool):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("")
+    arguments, code, words = ERRORS[name]
+    found, out, err = call(*arguments, *(["--quiet"] if quiet else []))
+    *before, line = err.splitlines()
+    assert (found, out) == (code, "")
+    assert line.startswith("trunkfirst: ")
+    assert words in line
+    # Where it was not asked to be quiet, a line may have said what was about to be done.
+    assert len(before) <= (0 if quiet else 1), err
+    assert all(text.startswith(f"{NAME}, two-step, preset paper") for text in before), err
+
+
+def test_every_error_has_its_own_code():
+    codes = [code for _, code, _ in ERRORS.values()]
+    assert len(set(codes)) == len(codes)
+    assert not {0, 1, 130} & set(codes)
+
+
+MORE_ERRORS: dict[str, tuple[list[str], int, str]] = {
+    "wrong method": (["run", NAME, "--method", "magic"], 3, "no method 'magic'"),
+    "wrong preset": (["run", NAME, "--preset", "quick"], 3, "no preset 'quick'"),
+    "unused setting": (
+        ["run", NAME, "--preset", "paper", "--set", "branch.train_transform=true"],
+        4,
+        "no effect on two-step",
+    ),
+    "wrong data": (["run", NAME, *SMALL, "--set", "trunk.architecture=[3, 6, 4]", "--out", "a"], 6, "coordinates"),
+    "no problem at all": (["run"], 2, "PROBLEM"),
+    "too few samples": (["run", NAME, "--samples", "2"], 2, "--samples"),
+    "no such command": (["walk"], 2, "walk"),
+    "no such file": (["run", "absent.toml"], 2, "absent.toml"),
+    "batch too large": (["run", NAME, *SMALL, "--set", "branch.batch_samples=99", "--out", "a"], 5, "batch of 99"),
+    "diverged": (
+        ["run", NAME, *SMALL, "--set", "trunk.rate=1e300", "--out", "a"],
+        12,
+        "trunk loss is no longer finite",
+    ),
+    "no run": (["report", "absent"], 6, "absent"),
+    "random points": (["data", "make", NAME, "--samples", "6", "--points", "seven"], 5, "points is 'seven'"),
+}
+
+
+@pytest.mark.parametrize("name", MORE_ERRORS)
+def test_more_errors_are_one_line(call: Call, name: str):
+    arguments, code, words = MORE_ERRORS[name]
+    found, out, err = call(*arguments, "--quiet")
+    assert (found, out) == (code, "")
+    assert err.count("\n") == 1, err
+    assert err.startswith("trunkfirst: ")
+    assert words in err
+
+
+# -- help
+
+
+def test_no_arguments_give_help(call: Call):
+    code, out, err = call()
+    assert code in (0, 2)
+    assert "compare" in out + err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_json_and_quiet(call: Call, command: tuple[str, ...]):
+    code, out, _ = call(*command, "--help")
+    assert code == 0
+    assert "--json" in out
+    assert "--quiet" in out
+
+
+def test_help_and_data_load_no_jax(cache: Path, tmp_path: Path):
+    """Help loads nothing heavy; making data loads no JAX."""
+    script = """
+import sys
+from trunkfirst.cli._app import main
+for command in ([], ["run"], ["compare"], ["report"], ["doctor"], ["data", "make"]):
+    assert main([*command, "--help"]) == 0
+heavy = {"jax", "scipy", "matplotlib", "skfem"} & set(sys.modules)
+assert not heavy, heavy
+assert main(["data", "make", "nonlinear-conductivity", "--samples", "4", "--points", "random:5"]) == 0
+assert "jax" not in sys.modules
+"""
+    environment = {**os.environ, "TRUNKFIRST_CACHE": str(cache)}
+    found = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr

@@ -1,0 +1,161 @@
+"""Operator data: what is wrong is named."""
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.errors import DataError
+
+GOOD: dict[str, Any] = {
+    "inputs": np.arange(6.0).reshape(3, 2),
+    "points": np.arange(8.0).reshape(4, 2),
+    "outputs": np.arange(12.0).reshape(3, 4),
+}
+
+
+def with_value(array: np.ndarray, place: tuple[int, ...], value: float) -> np.ndarray:
+    array = array.astype(float)
+    array[place] = value
+    return array
+
+
+BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    # axes
+    ({"points": np.arange(4.0)}, ("points: expected 2 axes (points, coordinates)", "(4,)", "[:, None]")),
+    ({"outputs": np.zeros((3, 4, 1))}, ("outputs: expected 2 axes (samples, points)", "(3, 4, 1)")),
+    ({"outputs": 1.0}, ("outputs: expected 2 axes", "()")),
+    ({"inputs": np.zeros(3)}, ("inputs['input']: expected 2 axes (samples, sensors)", "(3,)")),
+    ({"point_weights": np.ones((4, 1))}, ("point_weights: expected 1 axes (points)",)),
+    # lengths
+    ({"outputs": np.zeros((3, 5))}, ("outputs: axis 'points' has 5", "points has 4")),
+    ({"inputs": np.zeros((2, 2))}, ("inputs['input']: axis 'samples' has 2", "outputs has 3")),
+    ({"inputs": {"f": np.zeros((3, 1)), "g": np.zeros((4, 1))}}, ("inputs['g']: axis 'samples' has 4",)),
+    ({"reference_outputs": np.zeros((2, 4))}, ("reference_outputs: axis 'samples' has 2",)),
+    ({"reference_outputs": np.zeros((3, 3))}, ("reference_outputs: axis 'points' has 3",)),
+    ({"point_weights": np.ones(3)}, ("point_weights: axis 'points' has 3",)),
+    ({"sample_weights": np.ones(4)}, ("sample_weights: axis 'samples' has 4",)),
+    ({"labels": {"beta": np.ones(2)}}, ("labels['beta']: axis 'samples' has 2",)),
+    # emptiness
+    ({"inputs": {}}, ("no input function",)),
+    ({"inputs": np.zeros((3, 0))}, ("inputs['input']: axis 'sensors' is empty",)),
+    ({"points": np.zeros((0, 2)), "outputs": np.zeros((3, 0))}, ("points: axis 'points' is empty",)),
+    ({"inputs": np.zeros((0, 2)), "outputs": np.zeros((0, 4))}, ("outputs: axis 'samples' is empty",)),
+    # types
+    ({"outputs": np.zeros((3, 4), complex)}, ("outputs: expected real numbers", "complex128")),
+    ({"outputs": np.zeros((3, 4), object)}, ("outputs: expected real numbers", "object")),
+    ({"outputs": [["a"] * 4] * 3}, ("outputs: expected real numbers",)),
+    ({"outputs": np.zeros((3, 4), np.float16)}, ("outputs: expected real numbers", "float16")),
+    ({"points": None}, ("points: expected real numbers", "object")),
+    ({"outputs": [[1.0, 2.0], [1.0], [2.0]]}, ("outputs: rows have different lengths",)),
+    # values
+    (
+        {"outputs": with_value(GOOD["outputs"], (1, 3), np.nan)},
+        ("outputs: 1 of 12 values are not finite", "nan", "samples 1, points 3"),
+    ),
+    (
+        {"inputs": with_value(GOOD["inputs"], (2, 0), -np.inf)},
+        ("inputs['input']: 1 of 6", "-inf", "samples 2, sensors 0"),
+    ),
+    (
+        {"outputs": with_value(with_value(GOOD["outputs"], (0, 1), np.inf), (2, 2), -np.inf)},
+        ("outputs: 2 of 12", "inf at samples 0, points 1"),
+    ),
+    ({"labels": {"beta": with_value(np.ones(3), (1,), np.nan)}}, ("labels['beta']: 1 of 3", "samples 1")),
+    ({"point_weights": [1, 1, -1, 1]}, ("point_weights: weights must not be negative", "-1")),
+    ({"sample_weights": [0, 0, 0]}, ("sample_weights:", "not all zero")),
+    # sensors
+    (
+        {"inputs": {"f": InputFunction(np.zeros((3, 2)), sensors=np.zeros((3, 1)))}},
+        ("inputs['f'].sensors:", "has 3"),
+    ),
+    (
+        {"inputs": {"f": InputFunction(np.zeros((3, 2)), sensor_weights=np.zeros(1))}},
+        ("inputs['f'].sensor_weights: axis 'sensors' has 1",),
+    ),
+    (
+        {"inputs": {"f": InputFunction(np.zeros((3, 4)), grid_shape=(2, 3))}},
+        ("inputs['f'].grid_shape: (2, 3) does not multiply to the 4 sensors",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), BAD, ids=[words[0][:40] for _, words in BAD])
+def test_what_is_wrong_is_named(changes: dict[str, Any], words: tuple[str, ...]):
+    with pytest.raises(DataError) as caught:
+        OperatorData(**{**GOOD, **changes})
+    message = str(caught.value)
+    assert all(word in message for word in words), message
+    assert "\n" not in message
+
+
+def test_large_finite_values_are_fine_and_silent():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = OperatorData(**{**GOOD, "outputs": np.full((3, 4), 3e38, np.float32)})
+    assert data.outputs.dtype == np.float32
+
+
+@pytest.mark.parametrize(("given", "kept"), [("int64", "float64"), ("bool", "float64"), ("float32", "float32")])
+def test_types(given: str, kept: str):
+    data = OperatorData(**{name: array.astype(given) for name, array in GOOD.items()})
+    assert {array.dtype.name for array in (data.points, data.outputs, data.flat_inputs)} == {kept}
+
+
+def test_lists_are_taken_for_every_array():
+    lists = {name: array.tolist() for name, array in GOOD.items()}
+    data = OperatorData(
+        **lists,
+        point_weights=[1, 1, 1, 1],
+        sample_weights=[1, 2, 3],
+        reference_outputs=lists["outputs"],
+        labels={"beta": [0.1, 0.2, 0.3]},
+    )
+    part = data.take(np.array([2, 0]))
+    assert part.reference_outputs is not None
+    assert np.array_equal(part.reference_outputs, GOOD["outputs"][[2, 0]])
+    assert np.array_equal(part.labels["beta"], [0.3, 0.1])
+
+
+def test_point_weights_sum_to_one():
+    weights = OperatorData(**GOOD, point_weights=[1, 2, 3, 4]).point_weights
+    assert weights is not None
+    assert np.allclose(weights, [0.1, 0.2, 0.3, 0.4], rtol=1e-15)
+
+
+def test_inputs_side_by_side_and_by_name():
+    f, g = np.arange(3.0)[:, None], np.arange(6.0).reshape(3, 2)
+    data = OperatorData(**{**GOOD, "inputs": {"f": f, "g": g}})
+    assert list(data.inputs) == ["f", "g"]
+    assert np.array_equal(data.flat_inputs, np.hstack([f, g]))
+    assert list(OperatorData(**GOOD).inputs) == ["input"]
+
+
+@pytest.mark.parametrize("indices", [np.array([2, 0]), slice(1, 3)], ids=["array", "slice"])
+def test_take_goes_through_everything_that_belongs_to_a_sample(indices: Any):
+    data = OperatorData(
+        **GOOD,
+        sample_weights=np.arange(1.0, 4.0),
+        reference_outputs=GOOD["outputs"] + 1,
+        labels={"beta": np.arange(3.0)},
+        output_name="pressure",
+    )
+    part = data.take(indices)
+    assert part.samples == 2
+    assert np.array_equal(part.outputs, GOOD["outputs"][indices])
+    assert np.array_equal(part.flat_inputs, GOOD["inputs"][indices])
+    assert part.sample_weights is not None
+    assert np.array_equal(part.sample_weights, np.arange(1.0, 4.0)[indices])
+    assert part.reference_outputs is not None
+    assert np.array_equal(part.reference_outputs, GOOD["outputs"][indices] + 1)
+    assert np.array_equal(part.labels["beta"], np.arange(3.0)[indices])
+    assert (part.output_name, part.points is data.points) == ("pressure", True)
+
+
+@pytest.mark.parametrize(("dimensions", "names"), [(1, "x"), (3, "x y z"), (4, "x1 x2 x3 x4")])
+def test_coordinates_have_names(dimensions: int, names: str):
+    data = OperatorData(**{**GOOD, "points": np.zeros((4, dimensions))})
+    assert data.coordinate_names == tuple(re.split(" ", names))

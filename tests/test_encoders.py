@@ -1,0 +1,131 @@
+"""Encoders: coefficients of functions with closed forms, and standardisation."""
+
+import jax
+import numpy as np
+import pytest
+from helpers import waves, with_inputs
+
+from trunkfirst.data import InputFunction
+from trunkfirst.errors import DataError, TrunkfirstError, UnknownNameError
+from trunkfirst.networks import Identity, basis_coefficients, fit_standardise
+from trunkfirst.training import BasisInputs
+
+INTERVALS = pytest.mark.parametrize("interval", [(-1.0, 1.0), (0.0, 3.0)], ids=str)
+
+
+def quadrature(basis: str, count: int, interval: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Sensors on the interval with the weights that belong to the basis."""
+    low, high = interval
+    if basis == "legendre":
+        x, w = np.polynomial.legendre.leggauss(count)
+        w = w * (high - low) / 2
+    elif basis == "chebyshev":
+        x, w = np.polynomial.chebyshev.chebgauss(count)  # w = pi / count, whatever the interval
+    else:
+        x, w = -1 + 2 * np.arange(count) / count, np.full(count, (high - low) / count)
+    return low + (x + 1) / 2 * (high - low), w
+
+
+def encode(basis: str, values: np.ndarray, count: int, interval: tuple[float, float]) -> np.ndarray:
+    sensors, weights = quadrature(basis, values.shape[1], interval)
+    with jax.enable_x64(True):
+        encoder = basis_coefficients(basis, sensors[:, None], weights, count, interval=interval)
+        return np.asarray(encoder(jax.numpy.asarray(values)))
+
+
+@INTERVALS
+@pytest.mark.parametrize("basis", ["legendre", "chebyshev", "fourier"])
+def test_basis_functions_have_unit_coefficients(basis: str, interval: tuple[float, float]):
+    """<psi_i, psi_j> = delta_ij, with psi_i written out."""
+    x = -1 + 2 * (quadrature(basis, 16, interval)[0] - interval[0]) / (interval[1] - interval[0])
+    functions = {
+        "legendre": [np.sqrt(0.5) + 0 * x, np.sqrt(1.5) * x, np.sqrt(2.5) * (3 * x**2 - 1) / 2],
+        "chebyshev": [np.sqrt(1 / np.pi) + 0 * x, np.sqrt(2 / np.pi) * x, np.sqrt(2 / np.pi) * (2 * x**2 - 1)],
+        "fourier": [np.sqrt(0.5) + 0 * x, np.sin(np.pi * x), np.cos(np.pi * x)],
+    }[basis]
+    assert np.abs(encode(basis, np.array(functions), 3, interval) - np.eye(3)).max() < 1e-13
+
+
+def test_legendre_coefficients_of_the_exponential():
+    """<e^x, psi_0> = sinh(1) sqrt(2), <e^x, psi_1> = sqrt(6) / e."""
+    x, _ = quadrature("legendre", 20, (-1.0, 1.0))
+    found = encode("legendre", np.exp(x)[None], 2, (-1.0, 1.0))[0]
+    assert np.allclose(found, [np.sqrt(2) * np.sinh(1), np.sqrt(6) / np.e], rtol=1e-13)
+
+
+def test_chebyshev_coefficients_of_a_square_root():
+    """f = sqrt(1 - x^2) has <f, T_2> = -2/3, <f, T_0> = 2; the rule converges like 1 / n^2."""
+    x, _ = quadrature("chebyshev", 4000, (-1.0, 1.0))
+    found = encode("chebyshev", np.sqrt(1 - x**2)[None], 3, (-1.0, 1.0))[0]
+    assert np.allclose(found, [2 / np.sqrt(np.pi), 0, -2 / 3 * np.sqrt(2 / np.pi)], rtol=0, atol=1e-6)
+
+
+def test_fourier_coefficients_of_a_trigonometric_polynomial():
+    x, _ = quadrature("fourier", 32, (0.0, 2.0))
+    f = 3 - 2 * np.sin(2 * np.pi * (x - 1)) + 0.5 * np.cos(3 * np.pi * (x - 1))
+    found = encode("fourier", f[None], 8, (0.0, 2.0))[0]
+    assert np.allclose(found, [3 * np.sqrt(2), 0, 0, -2, 0, 0, 0.5, 0], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("basis", "sensors", "error", "words"),
+    [
+        ("wavelet", np.zeros((4, 1)), UnknownNameError, "basis 'wavelet'.*legendre, chebyshev, fourier"),
+        ("legendre", np.zeros((4, 2)), DataError, "one coordinate, got 2"),
+    ],
+)
+def test_refusals(basis: str, sensors: np.ndarray, error: type[TrunkfirstError], words: str):
+    with pytest.raises(error, match=words):
+        basis_coefficients(basis, sensors, np.ones(4), 3)
+
+
+def test_basis_inputs_take_sensors_and_weights_from_the_data():
+    sensors, weights = quadrature("legendre", 8, (-1.0, 1.0))
+    data = waves()
+    values = np.arange(12.0)[:, None] + sensors
+    full = with_inputs(data, f=InputFunction(values, sensors[:, None], weights))
+    with jax.enable_x64(True):
+        features = np.asarray(BasisInputs("legendre", 2).fit(full)(jax.numpy.asarray(values)))
+    expected = np.stack([np.arange(12.0) * np.sqrt(2), np.full(12, np.sqrt(2 / 3))], axis=1)
+    assert np.allclose(features, expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("missing", ["weights", "sensors", "second input"])
+def test_basis_inputs_say_what_they_need(missing: str):
+    sensors, weights = np.zeros((2, 1)), np.ones(2)
+    function = InputFunction(
+        np.ones((12, 2)),
+        None if missing == "sensors" else sensors,
+        None if missing == "weights" else weights,
+    )
+    more = {"g": np.ones((12, 1))} if missing == "second input" else {}
+    with pytest.raises(DataError, match=r"inputs\['f'\].*sensors and sensor_weights"):
+        BasisInputs("legendre", 2).fit(with_inputs(waves(), f=function, **more))
+
+
+# -- standardisation
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_standardise(dtype: type):
+    rng = np.random.default_rng(0)
+    inputs = (1e3 + rng.normal(size=(500, 3)) * [1.0, 1e-1, 10.0]).astype(dtype)
+    with jax.enable_x64(True):
+        features = np.asarray(fit_standardise(inputs)(jax.numpy.asarray(inputs)), np.float64)
+    assert np.abs(features.mean(axis=0)).max() < 1e5 * np.finfo(dtype).eps
+    assert np.abs(features.std(axis=0) - 1).max() < 1e5 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("constant", [0.0, 0.1, -1e6, 1e-30])
+def test_constant_sensors_become_zero(dtype: type, constant: float):
+    inputs = np.full((1000, 1), constant, dtype)
+    with jax.enable_x64(True):
+        encoder = fit_standardise(inputs)
+        for shift in (0, 1):  # seen and unseen values
+            assert np.all(np.asarray(encoder(jax.numpy.asarray(inputs + dtype(shift)))) == 0)
+
+
+def test_identity():
+    x = jax.numpy.ones((2, 3))
+    assert Identity()(x) is x

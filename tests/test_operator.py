@@ -1,0 +1,138 @@
+"""The operator phi^T T c: its formula, folding, prediction, transformations, messages."""
+
+import dataclasses as dc
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import central_difference, fitted, make_operator, random_like, waves
+
+from trunkfirst.errors import DataError, PrecisionError, UsageError
+from trunkfirst.networks import Identity, Operator, Standardise, _operator
+
+RNG = np.random.default_rng(0)
+INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 2))
+
+
+def standardised(**settings: Any) -> Operator:
+    """With an encoder that is not the identity."""
+    with jax.enable_x64(True):
+        mean, deviation = (jnp.asarray(v, settings.get("dtype", float)) for v in ([0, 1, 2], [1, 2, np.inf]))
+    return make_operator(encoder=Standardise(mean, deviation), **settings)
+
+
+def test_formula():
+    operator = standardised()
+    with jax.enable_x64(True):
+        Phi = np.asarray(operator.trunk(jnp.asarray(POINTS)))
+        c = np.asarray(operator.branch(jnp.asarray((INPUTS - np.arange(3)) / [1, 2, np.inf])))
+        values = operator(INPUTS, POINTS)
+        assert operator.transform is not None
+        assert np.allclose(values, c @ (Phi @ np.asarray(operator.transform)).T, rtol=0, atol=1e-13)
+        assert np.array_equal(values, operator.coefficients(INPUTS) @ operator.basis(POINTS).T)
+
+
+# -- folding
+
+
+@pytest.mark.parametrize("name", ["random", "two-step", "two-step-without-qr"])
+def test_fold_is_the_same_operator(name: str):
+    operator = standardised() if name == "random" else fitted(name).operator
+    data = waves(samples=40, points=50, seed=9)
+    inputs, points = (INPUTS, POINTS) if name == "random" else (data.flat_inputs, data.points)
+    folded = operator.fold()
+    assert folded.transform is None
+    expected = operator.predict(inputs, points)
+    assert np.abs(folded.predict(inputs, points) - expected).max() < 1e-12 * np.abs(expected).max()
+
+
+def test_a_stacked_branch_cannot_be_folded():
+    with pytest.raises(UsageError, match="unstacked"):
+        standardised(stacked=True).fold()
+    plain = standardised(stacked=True, transform=False)
+    assert plain.fold() is plain
+
+
+# -- prediction
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_predict_is_the_call_in_numpy(stacked: bool, dtype: type):
+    operator = standardised(stacked=stacked, dtype=dtype)
+    values = operator.predict(INPUTS, POINTS)
+    assert isinstance(values, np.ndarray)
+    assert values.dtype == dtype
+    with jax.enable_x64(dtype == jnp.float64):
+        assert np.allclose(values, operator(INPUTS, POINTS), rtol=0, atol=20 * np.finfo(values.dtype).eps)
+
+
+def test_predict_in_blocks(monkeypatch: pytest.MonkeyPatch):
+    operator = standardised()
+    whole = operator.predict(INPUTS, POINTS)
+    monkeypatch.setattr(_operator, "_BLOCK_NUMBERS", 3 * len(POINTS))
+    assert np.allclose(operator.predict(INPUTS, POINTS), whole, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_inputs_by_name(x64: bool):
+    operator = standardised()
+    named = {"g": INPUTS[:, 1:], "f": INPUTS[:, :1]}
+    with jax.enable_x64(x64):
+        assert np.array_equal(operator.predict(named, POINTS), operator.predict(INPUTS, POINTS))
+
+
+# -- messages
+
+
+@pytest.mark.parametrize(
+    ("inputs", "points", "words"),
+    [
+        (INPUTS[0], POINTS, r"inputs: expected 2 axes.*\(3,\)"),
+        (INPUTS, POINTS[0], r"points: expected 2 axes.*\(2,\)"),
+        (INPUTS[:, :2], POINTS, "inputs: .*3.*2"),
+        (INPUTS, POINTS[:, :1], "points: .*2.*1"),
+        ({"f": INPUTS}, POINTS, "inputs: expected f, g; got f"),
+    ],
+)
+def test_what_is_wrong_is_named(inputs: np.ndarray, points: np.ndarray, words: str):
+    with pytest.raises(DataError, match=words):
+        standardised().predict(inputs, points)
+
+
+def test_double_precision_switched_off():
+    with (
+        jax.enable_x64(False),
+        pytest.raises(PrecisionError, match=r'jax\.config\.update\("jax_enable_x64", True\)'),
+    ):
+        standardised()(INPUTS, POINTS)
+
+
+# -- transformations
+
+
+def test_jit_vmap_and_grad():
+    operator = standardised()
+    with jax.enable_x64(True):
+        inputs, points = jnp.asarray(INPUTS), jnp.asarray(POINTS)
+        expected = operator(inputs, points)
+        assert np.allclose(
+            jax.jit(lambda o, f, y: o(f, y))(operator, inputs, points), expected, rtol=0, atol=1e-14
+        )
+        one_by_one = jax.vmap(lambda f: operator(f[None], points)[0])(inputs)
+        assert np.allclose(one_by_one, expected, rtol=0, atol=1e-14)
+
+        def loss(y: jax.Array) -> jax.Array:
+            return jnp.sum(operator(inputs, y) ** 2)
+
+        direction = random_like(points, seed=0)
+        slope = central_difference(loss, points, direction)
+        assert float(jnp.sum(jax.grad(loss)(points) * direction)) == pytest.approx(slope, rel=1e-8)
+
+
+def test_frozen():
+    operator = standardised()
+    with pytest.raises(dc.FrozenInstanceError):
+        operator.encoder = Identity()

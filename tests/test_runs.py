@@ -1,0 +1,311 @@
+"""Runs and comparisons: what they write, and what they must not look at."""
+
+import dataclasses as dc
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import has_same_bits, waves
+
+from trunkfirst.data import OperatorData, Split
+from trunkfirst.errors import OutputExistsError, WidthError
+from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
+from trunkfirst.minimisers import Step
+from trunkfirst.networks import load
+from trunkfirst.runs import (
+    Outcome,
+    Prepared,
+    RunConfig,
+    Silent,
+    check_claims,
+    compare,
+    load_config,
+    make_config,
+    merge,
+    preset_values,
+    run,
+)
+from trunkfirst.runs import _compare as compare_module
+
+SAMPLES = 16
+DATA = waves(
+    SAMPLES,
+    labels={"beta": np.linspace(5, 1, SAMPLES)},
+    reference_outputs=1.001 * waves(SAMPLES).outputs,
+    triangles=np.array([[0, 1, 2], [3, 4, 5]]),
+)
+SPLIT = Split.random(SAMPLES, validation_share=0.0, test_share=0.25, seed=0)  # trains on 12, as other tests do
+NETWORK = {"activation": "tanh", "initialisation": "xavier", "iterations": 5, "rate": 1e-2}
+
+
+def config_of(method: str = "two-step", **more: Any) -> RunConfig:
+    """The paper's settings with small networks and few iterations."""
+    small = {
+        "method": method,
+        "trunk": {"architecture": (2, 6, 4), **NETWORK},
+        "branch": {"architecture": (2, 6, 5), **NETWORK},
+    }
+    return make_config(merge(merge(preset_values("paper", "nonlinear-conductivity"), small), more))
+
+
+def prepared(data: OperatorData = DATA, split: Split = SPLIT) -> Prepared:
+    return Prepared(data, split, 0.5)
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return run(config_of(), tmp_path_factory.mktemp("run") / "a", prepared=prepared())
+
+
+# -- what is written
+
+
+def test_files(outcome: Outcome):
+    names = {path.relative_to(outcome.folder).as_posix() for path in outcome.folder.rglob("*") if path.is_file()}
+    assert names == {
+        "MANIFEST.sha256",
+        "config.toml",
+        "environment.json",
+        "evaluation.npz",
+        "history.jsonl",
+        "metrics.json",
+        "model/model.json",
+        "model/model.safetensors",
+    }
+    verify_manifest(outcome.folder)
+    assert load_config(outcome.folder / "config.toml") == outcome.config
+    assert {"python", "packages", "devices", "cores"} <= set(read_json(outcome.folder / "environment.json"))
+
+
+METRICS = {
+    "problem": None,
+    "method": None,
+    "preset": None,
+    "seed": None,
+    "split_seed": None,
+    "chosen": None,
+    "samples": {"train", "validation", "test"},
+    "trunk": {"loss", "limit", "rank", "condition", "seconds", "iterations"},
+    "branch": {"kind", "loss", "seconds", "iterations"},
+    "validation": {"mean_relative_l2"},
+    "test": {
+        "mean_relative_l2",
+        "median_relative_l2",
+        "max_relative_l2",
+        "optimal_mean_relative_l2",
+        "kernel_mean_relative_l2",
+        "reference_mean_relative_l2",
+    },
+    "data": {"own_error"},
+    "seconds": {"data", "total"},
+}
+
+
+def test_metrics_have_the_keys_that_are_never_renamed(outcome: Outcome):
+    metrics = read_json(outcome.folder / "metrics.json")
+    assert set(METRICS) <= set(metrics)
+    for section, names in METRICS.items():
+        assert names is None or names <= set(metrics[section]), section
+    assert metrics["samples"] == {"train": 12, "validation": 0, "test": 4}
+    assert (metrics["method"], metrics["seed"], metrics["split_seed"], metrics["status"]) == (
+        "two-step",
+        0,
+        0,
+        "finished",
+    )
+    assert metrics["data"]["own_error"] == pytest.approx(0.001 / 1.001, rel=1e-9)
+
+
+def test_errors_in_metrics_are_those_of_the_test_samples(outcome: Outcome):
+    test = DATA.take(SPLIT.test)
+    fields = load(outcome.folder).predict(test.flat_inputs, test.points)
+    errors = np.linalg.norm(fields - test.outputs, axis=1) / np.linalg.norm(test.outputs, axis=1)
+    found = outcome.metrics["test"]
+    assert found["mean_relative_l2"] == pytest.approx(errors.mean(), rel=1e-12)
+    assert found["max_relative_l2"] == pytest.approx(errors.max(), rel=1e-12)
+    assert found["optimal_mean_relative_l2"] <= found["mean_relative_l2"]
+    arrays = read_npz(outcome.folder / "evaluation.npz")
+    assert np.allclose(arrays["errors"], errors, rtol=1e-12)
+    assert np.all(arrays["optimal_errors"] <= arrays["errors"])
+
+
+def test_history(outcome: Outcome):
+    lines = [json.loads(line) for line in (outcome.folder / "history.jsonl").read_text().splitlines()]
+    assert [line["stage"] for line in lines] == ["trunk"] * 5 + ["branch"] * 5
+    assert {"stage", "iteration", "loss", "best_loss", "rate", "seconds"} <= set(lines[0])
+    assert lines[4]["best_loss"] == pytest.approx(outcome.metrics["trunk"]["loss"], rel=1e-12)
+    assert lines[-1]["best_loss"] == pytest.approx(outcome.metrics["branch"]["loss"], rel=1e-12)
+
+
+def test_evaluation_arrays(outcome: Outcome):
+    arrays = read_npz(outcome.folder / "evaluation.npz")
+    test = DATA.take(SPLIT.test)
+    example = int(arrays["example_index"])
+    assert np.array_equal(arrays["points"], DATA.points)
+    assert np.array_equal(arrays["triangles"], DATA.triangles if DATA.triangles is not None else [])
+    assert np.array_equal(arrays["labels.beta"], test.labels["beta"])
+    assert test.labels["beta"][example] == test.labels["beta"].min()  # 5.1 shows the smallest
+    assert np.array_equal(arrays["example_target"], test.outputs[example])
+    assert np.array_equal(arrays["example_input"], test.flat_inputs[example])
+    assert np.allclose(
+        arrays["example_prediction"], load(outcome.folder).predict(test.flat_inputs, test.points)[example]
+    )
+    assert arrays["reference_errors"].shape == (4,)
+
+
+def test_a_run_without_test_samples(tmp_path: Path):
+    split = dc.replace(SPLIT, test=SPLIT.test[:0])
+    found = run(config_of(), tmp_path / "a", prepared=prepared(split=split))
+    assert found.metrics["test"] is None
+    assert found.metrics["data"]["own_error"] is None
+    assert not (tmp_path / "a" / "evaluation.npz").exists()
+    verify_manifest(tmp_path / "a")
+
+
+# -- what a run must not look at
+
+
+def changed(indices: np.ndarray) -> OperatorData:
+    """The data with other inputs and outputs for some samples."""
+    assert DATA.reference_outputs is not None
+    inputs, outputs, reference = DATA.flat_inputs.copy(), DATA.outputs.copy(), DATA.reference_outputs.copy()
+    inputs[indices] *= -3
+    outputs[indices] += 100
+    reference[indices] -= 50
+    return dc.replace(DATA, inputs={"input": inputs}, outputs=outputs, reference_outputs=reference)
+
+
+@pytest.mark.parametrize("encoder", ["none", "standardise"])
+@pytest.mark.parametrize(("part", "is_same"), [("test", True), ("train", False)])
+def test_the_model_knows_nothing_of_test_samples(tmp_path: Path, encoder: str, part: str, is_same: bool):
+    config = config_of(branch={"encoder": encoder})
+    indices = getattr(SPLIT, part)[:1]
+    for name, data in (("a", DATA), ("b", changed(indices))):
+        run(config, tmp_path / name, prepared=prepared(data))
+    for file in ("model/model.safetensors", "history.jsonl"):
+        if file.endswith("jsonl"):
+            lines = [(tmp_path / name / file).read_text().splitlines() for name in "ab"]
+            digests = [[json.loads(line)["loss"] for line in part_lines] for part_lines in lines]
+        else:
+            digests = [sha256_of(tmp_path / name / file) for name in "ab"]
+        assert (digests[0] == digests[1]) == is_same
+
+
+# -- refusals and interrupts
+
+
+def test_a_folder_with_something_in_it_is_refused(outcome: Outcome):
+    before = sha256_of(outcome.folder / "metrics.json")
+    with pytest.raises(OutputExistsError, match="not empty"):
+        run(config_of(), outcome.folder, prepared=prepared())
+    assert sha256_of(outcome.folder / "metrics.json") == before
+
+
+def test_settings_that_do_not_fit_leave_the_folder_free(tmp_path: Path):
+    """So that the corrected command can be given again."""
+    with pytest.raises(WidthError):
+        run(config_of(trunk={"architecture": (2, 6, 30)}), tmp_path / "a", prepared=prepared())
+    assert not any((tmp_path / "a").glob("*"))
+
+
+class Impatient(Silent):
+    """Presses Ctrl-C in the third iteration of a stage."""
+
+    def __init__(self, stage: str):
+        self.stage = stage
+
+    def on_step(self, step: Step) -> None:
+        if (step.stage, step.iteration) == (self.stage, 3):
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_is_complete(tmp_path: Path):
+    found = run(config_of(), tmp_path / "a", prepared=prepared(), reporter=Impatient("branch"))
+    assert read_json(tmp_path / "a" / "metrics.json")["status"] == "interrupted"
+    assert found.metrics["branch"]["iterations"] == 3
+    verify_manifest(tmp_path / "a")
+    assert has_same_bits(load(tmp_path / "a"), found.result.operator)
+
+
+# -- comparisons
+
+METHODS = ("two-step", "two-step-without-qr", "monolithic")
+
+
+@pytest.fixture
+def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def go(configs: list[RunConfig], **more: Any):
+        monkeypatch.setattr(compare_module, "prepare", lambda *_, **__: prepared())
+        return compare(configs, tmp_path / "all", **more)
+
+    return go
+
+
+def test_compare(compared: Any, tmp_path: Path):
+    found = compared([config_of(method) for method in METHODS], seeds=2)
+    names = [f"{method}-seed{seed}" for method in METHODS for seed in (0, 1)]
+    assert [outcome.folder.name for outcome in found.outcomes] == names
+    for name in names:
+        verify_manifest(tmp_path / "all" / name)
+    verify_manifest(tmp_path / "all")
+    metrics = read_json(tmp_path / "all" / "metrics.json")
+    assert [(m["method"], m["seed"]) for m in metrics] == [(method, seed) for method in METHODS for seed in (0, 1)]
+    claims = read_json(tmp_path / "all" / "claims.json")
+    assert claims
+    assert all(set(claim) == {"claim", "paper", "ours", "holds"} for claim in claims)
+    # Step 1 is done once a seed and shared; a run on its own gives the same bits.
+    first, second, plain = (found.outcomes[i].result for i in (0, 1, 2))
+    assert first.trunk_result is plain.trunk_result
+    assert not has_same_bits(first.operator, second.operator)
+    alone = run(config_of("two-step-without-qr"), tmp_path / "alone", prepared=prepared())
+    assert has_same_bits(alone.result.operator, plain.operator)
+
+
+def test_another_step_1_is_not_shared(compared: Any):
+    other = config_of("two-step-without-qr", loss={"p": 4.0})
+    found = compared([config_of(), other])
+    assert found.outcomes[0].result.trunk_result is not found.outcomes[1].result.trunk_result
+
+
+def test_an_interrupt_ends_the_comparison(compared: Any, tmp_path: Path):
+    found = compared([config_of(method) for method in METHODS], reporter=Impatient("branch"))
+    assert [outcome.result.status for outcome in found.outcomes] == ["interrupted"]
+    verify_manifest(tmp_path / "all")
+
+
+def fake(method: str, **sections: dict[str, float]) -> Any:
+    metrics = {"trunk": {"loss": 1.0}, "branch": None, "test": None, **sections}
+    return SimpleNamespace(config=SimpleNamespace(method=method), metrics=metrics, evaluation=None, test_data=None)
+
+
+@pytest.mark.parametrize("problem", ["nonlinear-conductivity", "discontinuous-conductivity", "multiple-inputs"])
+def test_claims_about_methods_that_were_not_run_are_open(problem: str):
+    claims = check_claims(problem, [fake("two-step")])
+    assert len(claims) >= 2
+    assert {claim.holds for claim in claims} == {None}
+    assert {claim.ours for claim in claims} == {"not run"}
+
+
+@pytest.mark.parametrize(("loss", "holds"), [(1e-5, True), (2e-7, False)])
+def test_claims_are_judged(loss: float, holds: bool):
+    outcomes = [fake("two-step", trunk={"loss": 1e-7}), fake("monolithic", trunk={"loss": loss})]
+    claims = check_claims("nonlinear-conductivity", outcomes)
+    assert [claim.holds for claim in claims if "two orders" in claim.claim] == [holds]
+
+
+def test_claims_take_the_mean_over_seeds():
+    outcomes = [fake("two-step", trunk={"loss": v}) for v in (1e-7, 3e-7)]
+    (claim,) = (
+        claim
+        for claim in check_claims("nonlinear-conductivity", [*outcomes, fake("monolithic", trunk={"loss": 1e-5})])
+        if "two orders" in claim.claim
+    )
+    assert "2.00e-07 against 1.00e-05" in claim.ours
+    assert claim.holds
+
+
+def test_no_claims_for_other_problems():
+    assert check_claims("mine", []) == []

@@ -1,0 +1,142 @@
+"""An operator on disk: the same bits back, and damage noticed."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import fitted, has_same_bits, make_operator, waves
+
+from trunkfirst.errors import CorruptFileError, OutputNotWritableError
+from trunkfirst.files import sha256_of
+from trunkfirst.networks import Coefficients, Identity, Operator, fit_standardise, load, save
+
+RNG = np.random.default_rng(0)
+INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 2))
+
+
+def with_encoder(encoder: str, **settings: Any) -> Operator:
+    dtype = settings.get("dtype", np.float64)
+    with jax.enable_x64(True):
+        chosen = {
+            "identity": Identity(),
+            "standardise": fit_standardise(INPUTS.astype(dtype)),
+            "coefficients": Coefficients(jnp.asarray(RNG.normal(size=(3, 3)), dtype)),
+        }[encoder]
+    return make_operator(encoder=chosen, **settings)
+
+
+@pytest.mark.parametrize("encoder", ["identity", "standardise", "coefficients"])
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_round_trip_to_the_bit(tmp_path: Path, encoder: str, stacked: bool, dtype: type):
+    operator = with_encoder(encoder, transform=not stacked, stacked=stacked, dtype=dtype)
+    assert save(operator, tmp_path / "a" / "model") == tmp_path / "a" / "model"
+    back = load(tmp_path / "a")  # a run folder holds it in model/
+    assert has_same_bits(operator, back)
+    assert jax.tree.structure(operator) == jax.tree.structure(back)
+    assert back.input_names == ("f", "g")
+    assert np.array_equal(operator.predict(INPUTS, POINTS), back.predict(INPUTS, POINTS))
+
+
+def test_round_trip_of_a_fit(tmp_path: Path):
+    operator = fitted("two-step").operator
+    back = load(save(operator, tmp_path))
+    data = waves()
+    values = (o.predict(data.flat_inputs, data.points) for o in (operator, back))
+    assert np.array_equal(*values)
+
+
+def test_saving_twice_gives_the_same_bytes(tmp_path: Path):
+    for name in ("a", "b"):
+        save(make_operator(), tmp_path / name)
+    for name in ("model.json", "model.safetensors"):
+        assert sha256_of(tmp_path / "a" / name) == sha256_of(tmp_path / "b" / name)
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputNotWritableError):
+        save(make_operator(), tmp_path / "file" / "model")
+
+
+# -- damage
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(with_encoder("standardise"), tmp_path_factory.mktemp("model"))
+
+
+def flip_byte(folder: Path) -> None:
+    content = bytearray((folder / "model.safetensors").read_bytes())
+    content[-5] ^= 1
+    (folder / "model.safetensors").write_bytes(content)
+
+
+def change(edit: Callable[[Any], None]) -> Callable[[Path], None]:
+    """Damage that edits the header."""
+
+    def damage(folder: Path) -> None:
+        header = json.loads((folder / "model.json").read_text())
+        edit(header)
+        (folder / "model.json").write_text(json.dumps(header))
+
+    return damage
+
+
+def weight(header: Any) -> Any:
+    return header["operator"]["fields"]["trunk"]["fields"]["network"]["fields"]["weights"][0]
+
+
+def field_of(header: Any, name: str) -> Any:
+    return header["operator"]["fields"][name]["fields"]
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "flipped byte": (flip_byte, "missing or damaged"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "missing or damaged"),
+    "no header": (lambda folder: (folder / "model.json").unlink(), r"model\.json"),
+    "no JSON": (lambda folder: (folder / "model.json").write_text("{"), r"model\.json"),
+    "not a header": (lambda folder: (folder / "model.json").write_text("[]"), "not a model of format"),
+    "other format": (change(lambda h: h.update(format=99)), "not a model of format"),
+    "no operator": (change(lambda h: h.pop("operator")), "does not describe an operator"),
+    "another part": (
+        change(lambda h: h.update(operator=h["operator"]["fields"]["trunk"])),
+        "describes no operator",
+    ),
+    "changed shape": (change(lambda h: weight(h).update(shape=[2, 4])), "has shape"),
+    "changed type": (change(lambda h: weight(h).update(dtype="float32")), "and type"),
+    "unknown array": (change(lambda h: weight(h).update(array="absent")), "absent"),
+    "unknown part": (
+        change(lambda h: h["operator"]["fields"]["trunk"].update(part="System")),
+        "unknown part 'System'",
+    ),
+    "unknown field": (change(lambda h: field_of(h, "branch").update(more=1)), "more"),
+    "missing field": (change(lambda h: field_of(h, "branch").pop("biases")), "biases"),
+    "unknown activation": (change(lambda h: field_of(h, "branch").update(activation="step")), "step"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_noticed(saved: Path, tmp_path: Path, name: str):
+    folder = Path(shutil.copytree(saved, tmp_path / "model"))
+    damage, words = DAMAGE[name]
+    damage(folder)
+    with pytest.raises(CorruptFileError, match=words):
+        load(folder)
+
+
+def test_weights_that_are_not_numbers(tmp_path: Path):
+    operator = make_operator()
+    with jax.enable_x64(True):
+        spoilt = jnp.full_like(operator.trunk.network.weights[0], jnp.nan)
+        operator = eqx.tree_at(lambda o: o.trunk.network.weights[0], operator, spoilt)
+    with pytest.raises(CorruptFileError, match="not numbers"):
+        load(save(operator, tmp_path))
