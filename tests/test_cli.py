@@ -110,7 +110,7 @@ def test_run_quietly(call: Call):
 
 def test_run_a_configuration_and_run_it_again(call: Call, tmp_path: Path):
     """The folder of a run holds all that is needed to do it again, to the bit."""
-    file = f'problem = "{NAME}"\nseed = 5\n[data]\nsamples = 20\npoints = "random:30"\n'
+    file = f'problem = "{NAME}"\nseed = 5\n[data]\nsamples = 13\nvalidation_share = 0.0\npoints = "random:30"\n'
     sections = (
         "[trunk]\narchitecture = [2, 6, 4]\niterations = 4\n[branch]\narchitecture = [1, 6, 5]\niterations = 4\n"
     )

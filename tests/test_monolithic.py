@@ -84,7 +84,11 @@ def test_single_precision():
 
 def test_stacked_branch():
     result = fit(DATA, monolithic(branch=BranchSettings((6,), "tanh", "xavier", stacked=True)))
-    assert isinstance(result.operator.branch, StackedBranch)
+    branch = result.operator.branch
+    assert isinstance(branch, StackedBranch)
+    assert [W.shape for W in branch.networks.weights] == [(5, 6, 2), (5, 1, 6)]
+    assert not np.allclose(branch.networks.weights[0][0], branch.networks.weights[0][1])
+    assert result.diagnostics["parameters"]["branch"] == 5 * (2 * 6 + 6 + 6 + 1)
     assert result.diagnostics["trunk"]["loss"] == pytest.approx(mean_power(result, 2), rel=1e-10)
 
 

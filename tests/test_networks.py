@@ -18,7 +18,6 @@ from trunkfirst.networks import (
     StackedBranch,
     Trunk,
     count_parameters,
-    make_branch,
     make_perceptron,
 )
 
@@ -201,12 +200,3 @@ def test_stacked_branch_is_separate_networks():
     for j in range(4):
         one = jax.tree.map(lambda a, j=j: np.asarray(a)[j], branch.networks)
         assert np.allclose(values[:, j], forward(one, x)[:, 0], rtol=0, atol=1e-13)
-
-
-def test_making_a_stacked_branch():
-    with jax.enable_x64(True):
-        branch = make_branch((3, 3, 4), stacked=True, key=jr.key(0))
-    assert isinstance(branch, StackedBranch)
-    assert [W.shape for W in branch.networks.weights] == [(4, 3, 3), (4, 1, 3)]
-    assert count_parameters(branch) == 4 * (3 * 3 + 3 + 3 + 1)
-    assert not np.allclose(branch.networks.weights[0][0], branch.networks.weights[0][1])

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
-from ..errors import TrunkfirstError
+from ..errors import TrunkfirstError, UsageError
 from ._options import Iterations, Json, Out, Preset, Quiet, Samples, Seed, Settings, Target
 
 app = typer.Typer(
@@ -26,8 +27,14 @@ app.add_typer(data_app, name="data")
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, and turns our own errors into one line each."""
     warnings.showwarning = _show_warning
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = app(args=arguments or ["--help"], standalone_mode=False, prog_name="trunkfirst")
+    except TyperException as error:
+        # Where Typer has a sentence that names the parameter, that is the better one.
+        sentence = getattr(error, "format_message", error.__str__)()
+        print(f"trunkfirst: {sentence}", file=sys.stderr)  # noqa: T201
+        return UsageError.exit_code
     except TrunkfirstError as error:
         print(f"trunkfirst: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
@@ -131,11 +138,11 @@ def report(
 
 
 @app.command()
-def doctor(json: Json = False) -> int:
+def doctor(json: Json = False, quiet: Quiet = False) -> int:
     """Say in one screen whether this machine is ready: versions, devices, precision, write access."""
     from ._doctor import doctor_command
 
-    return doctor_command(json=json)
+    return doctor_command(json=json, quiet=quiet)
 
 
 @data_app.command("make")

@@ -6,7 +6,7 @@ from typing import Any
 from ..report import write_report
 from ..runs import compare
 from ._console import TerminalReporter, print_json, print_table, say
-from ._run import INTERRUPTED, describe, metrics_row
+from ._run import INTERRUPTED, metrics_row
 from ._settings import default_folder, resolve
 
 
@@ -15,8 +15,6 @@ def compare_command(target: str, *, seeds: int, out: Path | None, json: bool, qu
     configs = resolve(target, **options)
     folder = out or default_folder(f"{configs[0].problem}-compare")
     with TerminalReporter(quiet=quiet or json) as reporter:
-        for config in configs:
-            reporter.say(describe(config))
         comparison = compare(configs, folder, seeds=seeds, reporter=reporter)
     page = write_report(folder, data=comparison.data)
     if json:

@@ -5,13 +5,14 @@ Results go to standard output, everything else to standard error.
 
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ..minimisers import Step
+if TYPE_CHECKING:
+    from ..minimisers import Step
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -38,7 +39,8 @@ class TerminalReporter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if self._console.is_terminal:
+            self._progress.stop()
 
     def say(self, text: str) -> None:
         """A sentence; the bars below it start anew."""
@@ -51,7 +53,7 @@ class TerminalReporter:
         """Progress of solving samples."""
         self._show("data", done, total, f"{done:,} of {total:,} samples", None)
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: "Step") -> None:
         """Progress of training."""
         note = f"loss {step.best_loss:.2e}  rate {step.rate:.1e}"
         self._show(step.stage, step.iteration, step.iterations, note, step.remaining_seconds)

@@ -5,7 +5,7 @@ import os
 from ._console import print_json, print_table
 
 
-def doctor_command(*, json: bool) -> int:
+def doctor_command(*, json: bool, quiet: bool) -> int:
     """Check this machine; the exit code is 1 if something that a run needs is missing."""
     from ..problems import cache_folder
     from ..runs import environment
@@ -21,7 +21,7 @@ def doctor_command(*, json: bool) -> int:
     else:
         flat = {**found, **found["packages"]}
         rows = [[name, str(value)] for name, value in flat.items() if name != "packages"]
-        print_table("trunkfirst doctor", ["what", "found"], rows)
+        print_table("trunkfirst doctor", ["what", "found"], rows, quiet=quiet)
     return 0 if found["double_precision"] and found["cache_writable"] else 1
 
 

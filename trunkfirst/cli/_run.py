@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ..report import write_report
-from ..runs import RunConfig, run
+from ..runs import run
 from ._console import TerminalReporter, number, print_json, print_table, say
 from ._settings import default_folder, resolve
 
@@ -16,7 +16,6 @@ def run_command(target: str, *, out: Path | None, json: bool, quiet: bool, **opt
     (config,) = resolve(target, **options)
     folder = out or default_folder(f"{config.problem}-{config.method}-seed{config.seed}")
     with TerminalReporter(quiet=quiet or json) as reporter:
-        reporter.say(describe(config))
         outcome = run(config, folder, reporter=reporter)
     page = write_report(folder)
     if json:
@@ -26,15 +25,6 @@ def run_command(target: str, *, out: Path | None, json: bool, quiet: bool, **opt
         print_table(f"{config.problem}", columns, [row], quiet=quiet)
         say(f"report: {page}", quiet=quiet)
     return INTERRUPTED if outcome.result.status == "interrupted" else 0
-
-
-def describe(config: RunConfig) -> str:
-    """What is about to happen, in a line."""
-    return (
-        f"{config.problem}, {config.method}, preset {config.preset}, seed {config.seed}: "
-        f"{config.trunk.iterations:,} iterations"
-        + ("" if config.method == "monolithic" else f" for the trunk, {config.branch.iterations:,} for the branch")
-    )
 
 
 def metrics_row(metrics: dict[str, Any]) -> tuple[list[str], list[str]]:

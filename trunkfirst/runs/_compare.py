@@ -46,7 +46,8 @@ def compare(
             name = f"{one.method}-seed{seed}"
             step1 = _step1(one)
             shared = trunks.get(step1)
-            reporter.say(name + (" (trunk as before)" if shared else ""))
+            if shared:
+                reporter.say(f"{name}: step 1 is the same as before and is taken over")
             outcome = run(
                 one,
                 folder / name,

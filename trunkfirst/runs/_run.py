@@ -83,6 +83,7 @@ def run(
     # Nothing is chosen any more: what served for choosing now serves for training.
     train = prepared.data.take(np.union1d(prepared.split.train, prepared.split.validation))
     method = build_method(config, train)
+    reporter.say(describe(config))
     write_json(folder / "environment.json", environment())
     write_text(folder / "config.toml", to_toml(config))
     result = fit(train, method, key=config.seed, trunk_result=trunk_result, on_step=reporter.on_step)
@@ -96,6 +97,14 @@ def run(
     outcome = Outcome(folder, config, metrics, result, test, evaluation)
     _write(outcome)
     return outcome
+
+
+def describe(config: RunConfig) -> str:
+    """What is about to happen, in a line: iterations are printed because nobody should have to guess them."""
+    steps = f"{config.trunk.iterations:,} iterations"
+    if config.method.startswith("two-step"):
+        steps += f" for the trunk, {config.branch.iterations:,} for the branch"
+    return f"{config.problem}, {config.method}, preset {config.preset}, seed {config.seed}: {steps}"
 
 
 def choose(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Choice | None:
