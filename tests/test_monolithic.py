@@ -76,12 +76,6 @@ def waves_moved():
     return type(DATA)(moved, DATA.points, DATA.outputs)
 
 
-def test_single_precision():
-    result = fit(DATA, monolithic(precision="single", inputs=StandardisedInputs()))
-    assert {leaf.dtype.name for leaf in jax.tree.leaves(result.operator)} == {"float32"}
-    assert result.operator.predict(DATA.flat_inputs, DATA.points).dtype == np.float32
-
-
 def test_stacked_branch():
     result = fit(DATA, monolithic(branch=BranchSettings((6,), "tanh", "xavier", stacked=True)))
     branch = result.operator.branch

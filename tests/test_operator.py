@@ -58,8 +58,7 @@ def test_a_stacked_branch_cannot_be_folded():
 # -- prediction
 
 
-@pytest.mark.parametrize("stacked", [False, True])
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize(("stacked", "dtype"), [(False, jnp.float32), (True, jnp.float64)])
 def test_predict_is_the_call_in_numpy(stacked: bool, dtype: type):
     operator = standardised(stacked=stacked, dtype=dtype)
     values = operator.predict(INPUTS, POINTS)

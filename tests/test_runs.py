@@ -265,7 +265,7 @@ def test_compare(compared: Any, tmp_path: Path):
 
 
 def test_another_step_1_is_not_shared(compared: Any):
-    other = config_of("two-step-without-qr", loss={"p": 4.0})
+    other = config_of("two-step-without-qr", trunk={"iterations": 6})
     found = compared([config_of(), other])
     assert found.outcomes[0].result.trunk_result is not found.outcomes[1].result.trunk_result
 

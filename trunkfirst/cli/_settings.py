@@ -25,27 +25,31 @@ def resolve(
     from ..runs import check_used
 
     given = _read(target)
-    options = {"seed": seed, "data.samples": samples}
-    for key, value in options.items():
+    for key, value in (("seed", seed), ("data.samples", samples)):
         if value is not None:
             put(given, key.split("."), value)
-    named = _dotted(given)
-    if iterations is not None:  # for each step: not an error where a method has only one
-        put(given, ["trunk", "iterations"], iterations)
-        put(given, ["branch", "iterations"], iterations)
+    overrides: dict[str, Any] = {}
     for text in settings:
         place, value = parse_setting(text)
-        put(given, place, value)
-        named.add(".".join(place))
-    problem = given.get("problem")
+        put(overrides, place, value)
+    wanted = merge(given, overrides)
+    problem = wanted.get("problem")
     if problem not in problem_names():
         raise UnknownNameError("problem", str(problem), problem_names())
-    methods = methods or [given.get("method", "two-step")]
-    base = preset_values(preset or given.get("preset", "fast"), problem)
-    chosen = {"preset": base["preset"]}
-    configs = [make_config(merge(merge(base, given), {**chosen, "method": _known(method)})) for method in methods]
-    check_used(configs, named)
+    base = preset_values(preset or wanted.get("preset", "fast"), problem)
+    kind = merge(base, wanted).get("branch", {}).get("kind")
+    values = merge(merge(merge(base, given), _iterations(iterations, kind)), overrides)
+    values["preset"] = base["preset"]
+    methods = methods or [values.get("method", "two-step")]
+    configs = [make_config({**values, "method": _known(method)}) for method in methods]
+    check_used(configs, _dotted(wanted))
     return configs
+
+
+def _iterations(iterations: int | None, kind: str | None) -> dict[str, Any]:
+    """`--iterations` for each step that a minimiser takes; exchanges of active neurons are another unit."""
+    steps = ["trunk"] if kind == "active-neurons" else ["trunk", "branch"]
+    return {} if iterations is None else {step: {"iterations": iterations} for step in steps}
 
 
 def _read(target: str) -> dict[str, Any]:

@@ -36,6 +36,7 @@ _PAPER: dict[str, Any] = {
     "loss": {"weights": "none"},
 }
 _PAPER_FOR: dict[str, dict[str, Any]] = {
+    "discontinuous-conductivity": {"branch": {"kind": "active-neurons", "iterations": 100}},
     "multiple-inputs": {
         "trunk": {"iterations": 2_000},
         "branch": {"iterations": 2_000, "halve_every": 100_000},
