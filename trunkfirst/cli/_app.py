@@ -112,7 +112,7 @@ def compare(
 
     return compare_command(
         target,
-        methods=[name.strip() for name in methods.split(",")],
+        methods=list(dict.fromkeys(name.strip() for name in methods.split(","))),
         seeds=seeds,
         preset=preset,
         seed=seed,

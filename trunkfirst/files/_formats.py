@@ -68,7 +68,17 @@ def write_npz(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
 def read_npz(path: Path | str) -> dict[str, np.ndarray]:
     """Read named arrays; pickled objects are refused."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here, because NumPy leaves the file open where the zip is damaged.
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        KeyError,
+        AttributeError,
+        TypeError,  # a bare npy
+        RuntimeError,  # an encrypted or unknown kind of zip
+        zipfile.BadZipFile,
+    ) as error:
         raise CorruptFileError(f"cannot read {path} as npz: {error}") from error

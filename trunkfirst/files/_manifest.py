@@ -19,7 +19,7 @@ def write_manifest(folder: Path | str) -> Path:
     """Write `MANIFEST.sha256` over all files below `folder`, in the format of `sha256sum`."""
     folder = Path(folder)
     lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}" for path in _files_of(folder)]
-    write_text(folder / MANIFEST, "\n".join(lines) + "\n")
+    write_text(folder / MANIFEST, "".join(f"{line}\n" for line in lines))
     return folder / MANIFEST
 
 

@@ -5,6 +5,7 @@ import dataclasses as dc
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -59,7 +60,7 @@ class StandardisedInputs(AbstractEncoding):
         if self.function is None:
             return fit_standardise(inputs)
         first = fit_elementwise(inputs, self.function)
-        return Chain((first, fit_standardise(np.asarray(first(inputs)))))  # pyright: ignore[reportArgumentType]
+        return Chain((first, fit_standardise(np.asarray(first(jnp.asarray(inputs))))))
 
 
 @dc.dataclass(frozen=True)

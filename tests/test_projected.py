@@ -1,0 +1,228 @@
+"""Projected training: trunk, branch and both at once, on functions of a known form."""
+
+import dataclasses as dc
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from helpers import waves
+
+from trunkfirst.data import OperatorData
+from trunkfirst.evaluation import evaluate, kernel_baseline
+from trunkfirst.minimisers import LBFGS
+from trunkfirst.networks import Standardise
+from trunkfirst.regressors import BranchSettings, NetworkRegressor, ProjectedNetwork
+from trunkfirst.selection import choose_encoding, encoding_candidates
+from trunkfirst.training import (
+    BilinearProblem,
+    JointTrunk,
+    MonolithicProjected,
+    PredictiveInputs,
+    PrincipalInputs,
+    ProjectedTrunk,
+    StandardisedInputs,
+    TrunkSettings,
+    TwoStep,
+    fit,
+    make_loss,
+    relative_weights,
+)
+from trunkfirst.training._projected_trunk import Searched
+
+TRUNK = TrunkSettings((2, 12, 12), "tanh", "xavier")
+
+
+def decaying(samples: int = 40, points: int = 60, seed: int = 0) -> OperatorData:
+    """u = sqrt(1 + y1^2 + y2 / b): smooth in 1/b, as the paper's first problem."""
+    rng = np.random.default_rng(seed)
+    y = rng.uniform(0, 1, (points, 2))
+    b = np.linspace(1.0, 50.0, samples)
+    return OperatorData(
+        inputs=b[:, None], points=y, outputs=np.sqrt(1 + y[:, 0] ** 2 + y[:, 1] / b[:, None]), labels={"b": b}
+    )
+
+
+def projected(data: OperatorData, iterations: int = 60, **options):
+    with jax.enable_x64(True):
+        method = ProjectedTrunk(TRUNK, iterations=iterations, **options)
+        return method.fit(data, dtype=np.dtype(np.float64), key=jr.key(0))
+
+
+def test_a_trunk_is_fitted_far_better_than_jointly():
+    data = decaying()
+    with jax.enable_x64(True):
+        joint = JointTrunk(TRUNK, iterations=60).fit(data, dtype=np.dtype(np.float64), key=jr.key(0))
+    assert projected(data, starts=1).loss < 1e-3 * joint.loss
+
+
+def test_cost_is_that_of_the_rank_not_of_the_samples():
+    """What is minimised does not grow with the samples: here 3 columns for 40 and for 400 samples alike."""
+    with jax.enable_x64(True):
+        sizes = [
+            ProjectedTrunk(TRUNK)._problem(decaying(samples), np.dtype(np.float64)).targets.shape
+            for samples in (40, 400)
+        ]
+    assert sizes[0][1] <= sizes[1][1] + 1 <= 12
+
+
+@pytest.mark.parametrize("width", [6, 12, 20], ids=["narrower", "as wide", "wider"])
+def test_the_architecture_is_kept(width: int):
+    settings = TrunkSettings((2, 12, width), "relu")
+    with jax.enable_x64(True):
+        result = ProjectedTrunk(settings, iterations=30, starts=2).fit(
+            decaying(), dtype=np.dtype(np.float64), key=jr.key(1)
+        )
+        Phi = np.asarray(result.trunk(jnp.asarray(decaying().points)))
+    assert result.trunk.network.architecture == settings.architecture
+    assert Phi.shape[1] == width + 1
+    assert result.loss == pytest.approx(np.mean((result.coefficients @ Phi.T - decaying().outputs) ** 2))
+
+
+def test_the_best_of_several_starts_is_continued():
+    losses = [projected(decaying(), 120, starts=starts).loss for starts in (1, 6)]
+    assert losses[1] < 10 * losses[0]
+    assert projected(decaying(), 120, starts=6).loss == losses[1]
+
+
+def test_a_weight_of_two_is_a_sample_given_twice():
+    data = decaying(20)
+    twice = data.take(np.r_[0, np.arange(20)])
+    weights = np.r_[2.0, np.ones(19)]
+    weighted = OperatorData(inputs=data.inputs, points=data.points, outputs=data.outputs, sample_weights=weights)
+    with jax.enable_x64(True):
+        method = ProjectedTrunk(TRUNK)
+        network = TRUNK.make(dtype=np.dtype(np.float64), key=jr.key(0)).network
+        values = []
+        for part in (twice, weighted):
+            problem = dc.replace(method._problem(part, np.dtype(np.float64)), ridge=0.0)
+            values.append(float(problem.value(Searched(network, False))) * problem.scale)
+    # Weights have the mean 1, so that sums differ by their sum.
+    assert values[1] * 21 / 20 == pytest.approx(values[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("p", [1.0, 4.0])
+def test_other_norms_are_polished_on_their_own_loss(p: float):
+    data = decaying(20, 30)
+    plain, polished = projected(data, 40, starts=1), projected(data, 40, starts=1, p=p)
+    with jax.enable_x64(True):
+        Phi = np.asarray(plain.trunk(jnp.asarray(data.points)))
+    before = np.mean(np.abs(plain.coefficients @ Phi.T - data.outputs) ** p)
+    assert polished.loss < before
+    assert not polished.is_projected
+
+
+def test_a_projected_branch_beats_adam():
+    data = decaying()
+    inputs = StandardisedInputs("inverse")
+    common = {"inputs": inputs, "is_relative": True}
+    trunk = ProjectedTrunk(TRUNK, iterations=60, starts=1)
+    network = BranchSettings((20,), "tanh", "xavier")
+    good = fit(data, TwoStep(trunk, ProjectedNetwork(network, iterations=60, ridge=1e-6), **common))
+    plain = fit(
+        data,
+        TwoStep(trunk, NetworkRegressor(network, iterations=60), **common),
+        trunk_result=good.trunk_result,
+    )
+    good_error, plain_error = (evaluate(result.operator, data).errors.mean() for result in (good, plain))
+    assert good_error < 1e-3 * plain_error
+    assert good_error < 2 * evaluate(good.operator, data).optimal_errors.mean()
+
+
+def test_monolithic_projected_value_is_that_of_the_kronecker_solve():
+    """B M T^T = U by two small solves, against the dense problem with every regularising term."""
+    data = waves()
+    ridge = 1e-2
+    with jax.enable_x64(True):
+        method = MonolithicProjected(TrunkSettings((2, 4, 4), "tanh", "xavier"), BranchSettings((3,), "tanh"))
+        inputs = jnp.asarray(data.flat_inputs)
+        loss = make_loss(data, inputs, p=2.0, dtype=np.dtype(np.float64))
+        problem = BilinearProblem(loss, ridge)
+        from trunkfirst.training._bilinear import HiddenPair, hidden_layers
+
+        trunk = method.trunk.make(dtype=np.dtype(np.float64), key=jr.key(0)).network
+        branch = method.branch.make(inputs.shape[1], 5, dtype=np.dtype(np.float64), key=jr.key(1))
+        pair = HiddenPair(hidden_layers(trunk), hidden_layers(branch))
+        B, T = (np.asarray(part) for part in problem.features(pair))
+        M = np.asarray(problem.matrix(pair))
+        K, n, b = np.kron(T, B), T.shape[1], B.shape[1]
+        rows = np.vstack(
+            [
+                K,
+                ridge * np.kron(np.eye(n), B),
+                ridge * np.kron(T, np.eye(b)),
+                ridge**2 * np.eye(n * b),
+            ]
+        )
+        right = np.concatenate([data.outputs.T.ravel(), np.zeros(len(rows) - len(K))])
+        dense, *_ = np.linalg.lstsq(rows, right, rcond=None)
+        assert np.allclose(M.T.ravel(), dense, atol=1e-8)
+        assert float(problem.value(pair)) * data.outputs.size == pytest.approx(np.sum((rows @ dense - right) ** 2))
+
+
+def test_monolithic_projected_fits_an_operator():
+    data = decaying()
+    method = MonolithicProjected(
+        TRUNK,
+        BranchSettings((10,), "tanh", "xavier"),
+        inputs=StandardisedInputs("inverse"),
+        minimiser=LBFGS(),
+        iterations=60,
+        ridge=1e-6,
+    )
+    result = fit(data, method)
+    assert evaluate(result.operator, data).errors.mean() < 1e-3
+
+
+def test_the_encoder_is_chosen_on_validation():
+    data = decaying(60)
+    train, validation = data.take(np.arange(0, 60, 2)), data.take(np.arange(1, 60, 2))
+    regressor = ProjectedNetwork(BranchSettings((30,)), iterations=15, ridge=1e-6)
+    choice = choose_encoding(train, validation, regressor)
+    assert set(choice.errors) == {"standardise", "log", "inverse", "inverse-root"}
+    assert choice.errors[choice.name] <= 1.2 * min(choice.errors.values())
+    assert choice.errors["inverse"] < choice.errors["standardise"]
+
+
+def test_candidates_depend_on_the_inputs():
+    negative = decaying()
+    negative = OperatorData(inputs=-negative.flat_inputs, points=negative.points, outputs=negative.outputs)
+    assert encoding_candidates(negative) == ("standardise",)
+    many = OperatorData(inputs=np.ones((40, 30)), points=negative.points, outputs=negative.outputs)
+    assert "principal:4" in encoding_candidates(many)
+
+
+def test_principal_and_predictive_coordinates():
+    """A straight line hidden in 30 sensors: its prediction is one coordinate, linear in the parameter."""
+    rng = np.random.default_rng(0)
+    t = np.linspace(0, 1, 50)
+    direction, other = rng.normal(size=(2, 30))
+    inputs = np.outer(np.exp(t), direction) + np.outer(np.sin(3 * t), other)
+    points = rng.uniform(size=(20, 2))
+    data = OperatorData(inputs=inputs, points=points, outputs=1 + np.outer(t, points[:, 0]))
+    with jax.enable_x64(True):
+        principal = np.asarray(PrincipalInputs(2).fit(data)(jnp.asarray(inputs)))
+        predictive = np.asarray(PredictiveInputs(2).fit(data)(jnp.asarray(inputs)))
+    assert principal[:, 0].std() == pytest.approx(1.0)
+    assert predictive.shape == (50, 1)
+    assert abs(np.corrcoef(predictive[:, 0], t)[0, 1]) > 0.999
+    scores = np.linalg.lstsq(np.c_[np.ones(50), principal], predictive, rcond=None)[0]
+    assert np.allclose(np.c_[np.ones(50), principal] @ scores, predictive, atol=1e-10)
+
+
+def test_relative_weights_make_samples_alike():
+    data = decaying()
+    weights = relative_weights(data)
+    squares = weights * np.mean(data.outputs**2, axis=1)
+    assert np.allclose(squares, squares[0])
+    assert weights.mean() == pytest.approx(1.0)
+
+
+def test_kernel_baseline_is_a_good_regression():
+    data = decaying(60)
+    train, test = data.take(np.arange(0, 60, 2)), data.take(np.arange(1, 59, 2))
+    with jax.enable_x64(True):
+        encoder = StandardisedInputs("inverse").fit(train)
+    assert kernel_baseline(train, test, encoder) < 1e-3
+    assert isinstance(encoder.parts[1], Standardise)
