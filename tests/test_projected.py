@@ -12,7 +12,7 @@ from helpers import waves
 from trunkfirst.data import OperatorData
 from trunkfirst.evaluation import evaluate, kernel_baseline
 from trunkfirst.minimisers import LBFGS
-from trunkfirst.networks import Standardise
+from trunkfirst.networks import Chain, Standardise
 from trunkfirst.regressors import BranchSettings, NetworkRegressor, ProjectedNetwork
 from trunkfirst.selection import choose_encoding, encoding_candidates
 from trunkfirst.training import (
@@ -225,4 +225,5 @@ def test_kernel_baseline_is_a_good_regression():
     with jax.enable_x64(True):
         encoder = StandardisedInputs("inverse").fit(train)
     assert kernel_baseline(train, test, encoder) < 1e-3
+    assert isinstance(encoder, Chain)
     assert isinstance(encoder.parts[1], Standardise)
