@@ -42,7 +42,7 @@ class LBFGS(AbstractMinimiser):
     decrease: float = 1e-4
     curvature: float = 0.9
     strong_evaluations: int = 4
-    evaluations_per_step: int = 20
+    evaluations_per_step: int = 12
 
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:
         value, gradient = _value_and_grad(objective, parameters, key)

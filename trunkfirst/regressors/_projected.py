@@ -38,7 +38,6 @@ class ProjectedNetwork(AbstractRegressor):
     iterations: int = 2000
     ridge: float = 1e-4
     most_samples: int = 6_000
-    stopping: Stopping = Stopping(patience=100)
 
     def briefly(self) -> AbstractRegressor:
         return dc.replace(self, iterations=1)
@@ -70,7 +69,8 @@ class ProjectedNetwork(AbstractRegressor):
             key=run,
             stage="branch",
             loss_unit=loss_unit,
-            stopping=self.stopping,
+            # Where a branch of many neurons already interpolates, only stuck line searches are left to do.
+            stopping=Stopping(patience=max(5, self.iterations // 20)),
             on_step=on_step,
         )
         whole = self._problem(inputs, rotated, roots, targets.shape[1])

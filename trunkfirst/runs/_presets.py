@@ -43,7 +43,7 @@ _PAPER_FOR: dict[str, dict[str, Any]] = {
     },
 }
 _FAST_FOR: dict[str, dict[str, Any]] = {
-    "nonlinear-conductivity": {"trunk": {"iterations": 12_000}, "branch": {"iterations": 100, "ridge": 1e-5}},
+    "nonlinear-conductivity": {"trunk": {"iterations": 12_000}, "branch": {"iterations": 50, "ridge": 1e-5}},
     "discontinuous-conductivity": {"trunk": {"iterations": 8_000}, "branch": {"iterations": 500, "ridge": 1e-5}},
     "multiple-inputs": {
         "trunk": {"iterations": 12_000, "starts": 2},
