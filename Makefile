@@ -8,7 +8,7 @@ TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 demo: .venv/ready
 	rm -rf runs/demo
-	$(BIN)/trunkfirst compare nonlinear-conductivity --iterations 3000 --set branch.iterations=50 --out runs/demo
+	$(BIN)/trunkfirst compare nonlinear-conductivity --iterations 2000 --set branch.iterations=50 --out runs/demo
 
 test: lint
 	$(TEST) -m "not slow"
