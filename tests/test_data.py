@@ -26,7 +26,10 @@ def with_value(array: np.ndarray, place: tuple[int, ...], value: float) -> np.nd
 BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     # axes
     ({"points": np.arange(4.0)}, ("points: expected 2 axes (points, coordinates)", "(4,)", "[:, None]")),
-    ({"outputs": np.zeros((3, 4, 1))}, ("outputs: expected 2 axes (samples, points)", "(3, 4, 1)")),
+    (
+        {"outputs": np.zeros((3, 4, 1, 1))},
+        ("outputs: expected 2 axes (samples, points) or one more (channels)", "(3, 4, 1, 1)"),
+    ),
     ({"outputs": 1.0}, ("outputs: expected 2 axes", "()")),
     ({"inputs": np.zeros(3)}, ("inputs['input']: expected 2 axes (samples, sensors)", "(3,)")),
     ({"point_weights": np.ones((4, 1))}, ("point_weights: expected 1 axes (points)",)),
@@ -39,6 +42,22 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"point_weights": np.ones(3)}, ("point_weights: axis 'points' has 3",)),
     ({"sample_weights": np.ones(4)}, ("sample_weights: axis 'samples' has 4",)),
     ({"labels": {"beta": np.ones(2)}}, ("labels['beta']: axis 'samples' has 2",)),
+    ({"reference_outputs": np.zeros((3, 4, 2))}, ("reference_outputs: expected 2 axes",)),
+    # turned round
+    ({"outputs": np.zeros((4, 3))}, ("outputs: axis 'points' has 3", "outputs looks transposed; use .T")),
+    ({"points": np.zeros((2, 4))}, ("outputs: axis 'points' has 4", "points looks transposed; use .T")),
+    ({"inputs": np.zeros((5, 3))}, ("inputs['input']: axis 'samples' has 5", "looks transposed; use .T")),
+    ({"outputs": np.zeros((3, 2, 4))}, ("np.moveaxis(outputs, 1, 2)",)),
+    ({"outputs": np.zeros((3, 2, 2))}, ("outputs.reshape(len(outputs), -1)",)),
+    ({"points": np.zeros((3, 5)), "outputs": np.zeros((3, 5))}, ("points[:, :, None]",)),
+    # words and corners
+    ({"coordinate_names": ("x",)}, ("coordinate_names: 1 names ('x',) for 2 coordinates",)),
+    ({"channel_names": ("a", "b")}, ("channel_names: 2 names ('a', 'b') for 1 channels",)),
+    ({"coordinate_names": ("x", "x")}, ("coordinate_names: ('x', 'x') are not all different",)),
+    ({"triangles": [[0, 1, 4]]}, ("triangles: names points from 0 to 4, but there are 0 to 3",)),
+    ({"triangles": [[1, 2, 3], [2, 3, 4]]}, ("triangles:", "count from 0: subtract 1")),
+    ({"triangles": [[0, 1]]}, ("triangles: axis 'corners' has 2",)),
+    ({"triangles": [[0, 1, 1.5]]}, ("triangles: expected whole numbers, got 1.5",)),
     # emptiness
     ({"inputs": {}}, ("no input function",)),
     ({"inputs": np.zeros((3, 0))}, ("inputs['input']: axis 'sensors' is empty",)),
@@ -48,7 +67,10 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"outputs": np.zeros((3, 4), complex)}, ("outputs: expected real numbers", "complex128")),
     ({"outputs": np.zeros((3, 4), object)}, ("outputs: expected real numbers", "object")),
     ({"outputs": [["a"] * 4] * 3}, ("outputs: expected real numbers",)),
-    ({"outputs": np.zeros((3, 4), np.float16)}, ("outputs: expected real numbers", "float16")),
+    ({"outputs": np.zeros((3, 4), np.longdouble)}, ("outputs: expected real numbers", ".astype(float)")),
+    ({"outputs": np.zeros((3, 4), "datetime64[s]")}, ("outputs: expected real numbers", "np.timedelta64(1, 's')")),
+    ({"outputs": np.full((3, 4), 2**60)}, ("outputs: holds integers beyond 2^53",)),
+    ({"outputs": np.ma.masked_less(np.arange(12.0).reshape(3, 4), 2)}, ("outputs: 2 values are masked",)),
     ({"points": None}, ("points: expected real numbers", "object")),
     ({"outputs": [[1.0, 2.0], [1.0], [2.0]]}, ("outputs: rows have different lengths",)),
     # values
@@ -99,10 +121,37 @@ def test_large_finite_values_are_fine_and_silent():
     assert data.outputs.dtype == np.float32
 
 
-@pytest.mark.parametrize(("given", "kept"), [("int64", "float64"), ("bool", "float64"), ("float32", "float32")])
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("int64", "float64"),
+        ("bool", "float64"),
+        ("float16", "float64"),
+        ("float32", "float32"),
+        (">f4", "float32"),
+    ],
+)
 def test_types(given: str, kept: str):
     data = OperatorData(**{name: array.astype(given) for name, array in GOOD.items()})
     assert {array.dtype.name for array in (data.points, data.outputs, data.flat_inputs)} == {kept}
+
+
+def test_other_byte_orders_become_native():
+    assert OperatorData(**{**GOOD, "outputs": GOOD["outputs"].astype(">f8")}).outputs.dtype.isnative
+
+
+def test_channels():
+    outputs = np.arange(24.0).reshape(3, 4, 2)
+    data = OperatorData(**{**GOOD, "outputs": outputs, "reference_outputs": outputs + 1})
+    assert (data.channels, data.is_multichannel, data.channel_names) == (2, True, ("output 1", "output 2"))
+    part = data.take(np.array([2]))
+    assert np.array_equal(part.outputs, outputs[[2]])
+    assert part.reference_outputs is not None
+    assert np.array_equal(part.reference_outputs, outputs[[2]] + 1)
+    plain = OperatorData(**GOOD)
+    assert (plain.channels, plain.is_multichannel, plain.channel_names) == (1, False, ())
+    named = OperatorData(**{**GOOD, "outputs": outputs, "channel_names": ["u", "v"]})
+    assert named.take(slice(0, 1)).channel_names == ("u", "v")
 
 
 def test_lists_are_taken_for_every_array():

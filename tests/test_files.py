@@ -1,5 +1,6 @@
 """Files: whole or absent, damage noticed, no code run."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.io
+import scipy.sparse
 
 from trunkfirst.errors import (
     CorruptFileError,
@@ -17,9 +20,12 @@ from trunkfirst.errors import (
     TrunkfirstError,
 )
 from trunkfirst.files import (
+    _limits,
+    _npz,
     atomic_write,
     prepare_directory,
     read_json,
+    read_mat,
     read_npz,
     read_toml,
     sha256_of,
@@ -237,6 +243,81 @@ def change_zip_record(path: Path, *, offset: int, value: int) -> None:
         start = archive.start_dir
     content[start + offset] = value
     path.write_bytes(content)
+
+
+@pytest.mark.parametrize("what", ["grows too much", "too many"])
+def test_npz_of_unbelievable_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str):
+    np.savez_compressed(tmp_path / "x.npz", a=np.zeros(10**6), b=np.zeros(1))
+    monkeypatch.setattr(
+        *((_limits, "_HARMLESS_BYTES", 2**20) if what == "grows too much" else (_npz, "_MOST_ARRAYS", 1))
+    )
+    with pytest.raises(CorruptFileError, match=r"claims 0\.0 GiB but takes|2 arrays, too many"):
+        read_npz(tmp_path / "x.npz")
+
+
+def test_npz_of_two_arrays_with_one_name(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for name in ("a", "a.npy"):
+            archive.writestr(name, b"")
+    with pytest.raises(CorruptFileError, match="two of one name"):
+        read_npz(tmp_path / "x.npz")
+
+
+# -- MATLAB, against SciPy's writer and reader
+
+MATRICES: dict[str, np.ndarray] = {
+    "double": np.random.default_rng(0).normal(size=(3, 4, 2)),
+    "single": np.float32(1) / np.arange(1, 6, dtype=np.float32)[:, None],
+    "integers": np.arange(-3, 3, dtype=np.int16).reshape(2, 3),
+    "whole": np.arange(6.0).reshape(2, 3),
+    "yes": np.array([[True, False]]),
+    "words": np.array(["ab", "cdé", "x"]),
+    "empty": np.zeros((0, 3)),
+}
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+def test_mat_reads_what_scipy_writes(tmp_path: Path, is_compressed: bool):
+    struct = {"f": np.ones((2, 3)), "second": np.arange(3.0)[None]}
+    cell = np.array([1, "a"], dtype=object)
+    others = {"struct": struct, "cell": cell, "sparse": scipy.sparse.eye(2), "z": np.array([[1 + 2j, 3]])}
+    scipy.io.savemat(tmp_path / "x.mat", {**MATRICES, **others}, do_compression=is_compressed)
+    found = read_mat(tmp_path / "x.mat")
+    expected = scipy.io.loadmat(tmp_path / "x.mat")
+    for name in ("double", "single", "integers", "whole", "yes", "empty", "z"):
+        assert found[name].shape == expected[name].shape
+        assert np.array_equal(found[name], expected[name]), name
+    assert (found["double"].dtype, found["single"].dtype) == (np.float64, np.float32)
+    assert found["words"].tolist() == MATRICES["words"].tolist()
+    assert found["struct.second"].tolist() == [[0, 1, 2]]
+    assert found["cell"].dtype == found["sparse"].dtype == object
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+def test_mat_survives_damage(tmp_path: Path, is_compressed: bool):
+    """SciPy's reader crashes the process on some of these."""
+    scipy.io.savemat(tmp_path / "x.mat", {**MATRICES, "s": {"f": np.ones(2)}}, do_compression=is_compressed)
+    whole = (tmp_path / "x.mat").read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        content = bytearray(whole)
+        for place in rng.integers(len(whole), size=rng.integers(1, 9)):
+            content[place] = rng.integers(256)
+        (tmp_path / "y.mat").write_bytes(content[: rng.integers(len(whole)) if rng.random() < 0.2 else None])
+        with contextlib.suppress(CorruptFileError):  # a byte may carry nothing, or a value
+            read_mat(tmp_path / "y.mat")
+
+
+@pytest.mark.parametrize(("missing", "words"), [(0, "incorrect data check"), (4, "is cut short")])
+def test_mat_notices_a_wrong_or_missing_checksum(tmp_path: Path, missing: int, words: str):
+    scipy.io.savemat(tmp_path / "x.mat", {"a": np.arange(1000.0)}, do_compression=True)
+    content = bytearray((tmp_path / "x.mat").read_bytes())
+    content[-1] ^= 1
+    content = content[: len(content) - missing]
+    content[132:136] = (len(content) - 136).to_bytes(4, "little")  # how long the element says it is
+    (tmp_path / "x.mat").write_bytes(content)
+    with pytest.raises(CorruptFileError, match=words):
+        read_mat(tmp_path / "x.mat")
 
 
 def test_json_has_no_nan(tmp_path: Path):

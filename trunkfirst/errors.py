@@ -11,10 +11,12 @@ TrunkfirstError              1   base; the exit code of the command line
 ├── OutputExistsError        8   the output folder holds something already
 ├── OutputNotWritableError   9   the output folder cannot be written
 ├── CorruptFileError        10   a file is missing, damaged or not what it says
+│   └── UnsafeFileError     15   a file that could run code or reach into other files
 ├── SolveError              11   a finite-element solve did not converge
 ├── DivergedError           12   training met a number that is not finite
 ├── PrecisionError          13   double precision is needed and switched off
-└── PredictOnlyError        14   an operator that predicts only was to do more
+├── PredictOnlyError        14   an operator that predicts only was to do more
+└── MissingExtraError       16   an optional package is not installed
 ```
 130 is left for an interrupt (Ctrl-C), as shells have it.
 """
@@ -65,6 +67,10 @@ class CorruptFileError(TrunkfirstError, OSError):
     exit_code = 10
 
 
+class UnsafeFileError(CorruptFileError):
+    exit_code = 15
+
+
 class SolveError(TrunkfirstError, ArithmeticError):
     exit_code = 11
 
@@ -79,3 +85,10 @@ class PrecisionError(TrunkfirstError, TypeError):
 
 class PredictOnlyError(TrunkfirstError, TypeError):
     exit_code = 14
+
+
+class MissingExtraError(TrunkfirstError, ImportError):
+    exit_code = 16
+
+    def __init__(self, what: str, package: str, extra: str):
+        super().__init__(f"{what} needs {package}; install it with: pip install 'trunkfirst[{extra}]'")

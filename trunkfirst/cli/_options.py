@@ -27,5 +27,11 @@ Out: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Folder for the results; must not exist or be empty.", show_default="runs/..."),
 ]
+Keys: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key", metavar="KEY=NAME", help="What an array is called in the file, e.g. --key inputs=a. Repeatable."
+    ),
+]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]

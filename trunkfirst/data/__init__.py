@@ -1,7 +1,29 @@
-"""Operator data: containers, checks, splits, shards. NumPy only."""
+"""Operator data: containers, checks, splits, shards, reading and writing. NumPy only."""
 
-from ._operator_data import InputFunction, OperatorData
+from ._arrays import AnyData
+from ._check import DataCheck, check_data
+from ._exchange import read_data, read_inputs, read_points, write_data
+from ._input_functions import InputFunction
+from ._operator_data import OperatorData
+from ._scattered_data import ScatteredData, scattered_from_lists
 from ._shards import ShardFolder
+from ._spectrum import Spectrum, spectrum
 from ._split import Split
 
-__all__ = ["InputFunction", "OperatorData", "ShardFolder", "Split"]
+__all__ = [
+    "AnyData",
+    "DataCheck",
+    "InputFunction",
+    "OperatorData",
+    "ScatteredData",
+    "ShardFolder",
+    "Spectrum",
+    "Split",
+    "check_data",
+    "read_data",
+    "read_inputs",
+    "read_points",
+    "scattered_from_lists",
+    "spectrum",
+    "write_data",
+]

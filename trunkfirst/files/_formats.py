@@ -1,8 +1,7 @@
-"""Reading and writing the few formats that we trust: JSON, TOML, npz, text. None of them runs code."""
+"""Reading and writing text: JSON, TOML, plain. None of them runs code."""
 
 import json
 import tomllib
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,28 +56,3 @@ def read_toml(path: Path | str) -> dict[str, Any]:
         raise SettingError(f"{path} is not valid TOML: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise CorruptFileError(f"cannot read {path}: {error}") from error
-
-
-def write_npz(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write named arrays, uncompressed; the zip container carries a checksum of each."""
-    with atomic_write(path) as file:
-        np.savez(file, **{name: np.asarray(array) for name, array in arrays.items()})  # pyright: ignore[reportArgumentType]
-
-
-def read_npz(path: Path | str) -> dict[str, np.ndarray]:
-    """Read named arrays; pickled objects are refused."""
-    try:
-        # Opened here, because NumPy leaves the file open where the zip is damaged.
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        KeyError,
-        AttributeError,
-        TypeError,  # a bare npy
-        RuntimeError,  # an encrypted or unknown kind of zip
-        zipfile.BadZipFile,
-    ) as error:
-        raise CorruptFileError(f"cannot read {path} as npz: {error}") from error

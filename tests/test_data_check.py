@@ -1,0 +1,260 @@
+"""What `data check` says: in words, in numbers, and what looks suspicious."""
+
+import dataclasses as dc
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trunkfirst.cli._app import main
+from trunkfirst.data import (
+    OperatorData,
+    ScatteredData,
+    check_data,
+    read_data,
+    scattered_from_lists,
+    spectrum,
+    write_data,
+)
+from trunkfirst.linear import trunk_limit
+
+SAMPLES, POINTS = 30, 40
+rng = np.random.default_rng(0)
+PLACES = rng.uniform(size=(POINTS, 2))
+INPUTS = rng.normal(size=(SAMPLES, 6))
+OUTPUTS = 2 + INPUTS @ np.cos(np.pi * np.arange(6)[:, None] * PLACES[:, 0]) + np.outer(INPUTS[:, 0], PLACES[:, 1])
+GOOD = OperatorData(INPUTS, PLACES, OUTPUTS)
+
+
+# -- rank and best error, against other ways of computing them
+
+
+def test_rank():
+    """Seven functions: the constant, five cosines, and one plus y."""
+    assert spectrum(OUTPUTS).ranks == {1e-4: 7, 1e-8: 7, 1e-12: 7}
+    noisy = OUTPUTS + 1e-6 * rng.normal(size=OUTPUTS.shape)
+    assert spectrum(noisy).ranks == {1e-4: 7, 1e-8: SAMPLES, 1e-12: SAMPLES}
+
+
+@pytest.mark.parametrize("samples", [20, 300], ids=["wide", "tall"])
+def test_best_error_is_that_of_the_projection_on_the_best_functions(samples: int):
+    outputs = 3 + rng.normal(size=(samples, POINTS)) * 0.7 ** np.arange(POINTS)
+    weights = rng.uniform(0.5, 1, POINTS)
+    found = spectrum(outputs, weights, widths=(4,)).best_errors[4]
+    # Independently: an orthonormal basis of the constant and the right singular vectors, in the weighted mean.
+    roots = np.sqrt(weights)
+    scaled = outputs * roots / np.linalg.norm(outputs * roots, axis=1, keepdims=True)
+    unit = roots / np.linalg.norm(roots)
+    principal = np.linalg.svd(scaled @ (np.eye(POINTS) - np.outer(unit, unit)))[2][:4]
+    basis = np.linalg.qr(np.vstack([unit, principal]).T)[0]
+    errors = np.linalg.norm(scaled - scaled @ basis @ basis.T, axis=1)
+    assert np.isclose(found, errors.mean(), rtol=1e-10)
+
+
+def test_no_functions_do_better_than_the_limit():
+    """The root mean square of relative errors is bounded below by Eckart and Young; the mean lies below it."""
+    outputs = 3 + rng.normal(size=(50, POINTS)) * 0.8 ** np.arange(POINTS)
+    scaled = outputs / np.linalg.norm(outputs, axis=1, keepdims=True)
+    root_mean_square = np.sqrt(trunk_limit(scaled, 5) * POINTS)
+    assert 0.5 * root_mean_square < spectrum(outputs).best_errors[5] <= root_mean_square
+
+
+def test_widths_end_where_nothing_is_left_and_below_the_number_of_samples():
+    assert list(spectrum(OUTPUTS).best_errors) == [5, 10]
+    assert list(spectrum(rng.normal(size=(12, 30))).best_errors) == [5, 10]
+    assert spectrum(np.zeros((30, 30))).best_errors == {}
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_units_do_not_matter(scale: float):
+    found = check_data(dc.replace(GOOD, outputs=scale * OUTPUTS))
+    assert found.numbers["rank"] == check_data(GOOD).numbers["rank"]
+    assert found.suspicious == ()
+
+
+def test_channels_share_the_functions():
+    both = np.stack([OUTPUTS, 1e6 * OUTPUTS], axis=2)
+    assert spectrum(both).ranks == spectrum(OUTPUTS).ranks
+    other = np.stack([OUTPUTS, 1e6 * rng.normal(size=(SAMPLES, 1)) * PLACES[:, 1] ** 2], axis=2)
+    assert spectrum(other).ranks[1e-8] == 8
+
+
+def test_large_data_are_looked_at_in_part():
+    outputs = rng.normal(size=(2500, 3)) @ rng.normal(size=(3, 10))
+    found = spectrum(outputs)
+    assert (found.rows, found.points, found.ranks[1e-8]) == (1000, 10, 3)
+    assert any(
+        "1,000 rows at 10 points" in text
+        for text in check_data(OperatorData(outputs, outputs.T[:, :1], outputs)).sentences
+    )
+
+
+# -- words
+
+
+def test_what_is_found_in_words(tmp_path: Path):
+    full = dc.replace(
+        GOOD, point_weights=np.ones(POINTS), labels={"beta": np.arange(SAMPLES)}, output_name="pressure"
+    )
+    write_data(full, tmp_path / "a.npz")
+    found = check_data(tmp_path / "a.npz")
+    text = "\n".join(found.sentences)
+    for words in (
+        "30 samples, all on the same 40 points",
+        "inputs: input, 6 sensors, values from -3.1",
+        "points: x from 0.0",
+        "outputs: pressure, values from",
+        "double precision",
+        "also: point weights, label beta",
+        "rank of the outputs: 7 (to 1e-04), 7 (to 1e-08), 7 (to 1e-12)",
+        "a DeepONet of width N can at best reach here:",
+        "(N = 5)",
+    ):
+        assert words in text, text
+    assert found.suspicious == ()
+
+
+def test_scattered_data_in_words():
+    data = scattered_from_lists(
+        INPUTS, [PLACES[: 10 + k] for k in range(SAMPLES)], [u[: 10 + k] for k, u in enumerate(OUTPUTS)]
+    )
+    found = check_data(data)
+    assert "30 samples, each on its own 10 to 39 points, 39 different ones in all" in found.sentences
+    assert "rank of the outputs: not known where samples lie on different points" in found.sentences
+    assert found.suspicious == ()
+    assert (found.numbers["kind"], found.numbers["rank"]) == ("scattered", None)
+
+
+# -- suspicions
+
+
+def changed(array: np.ndarray, *places: tuple[Any, Any]) -> np.ndarray:
+    array = array.copy()
+    for place, value in places:
+        array[place] = value
+    return array
+
+
+def aligned(**changes: Any) -> OperatorData:
+    return dc.replace(GOOD, **changes)
+
+
+SUSPICIOUS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: GOOD.take(slice(0, 5)), "only 5 samples"),
+    (
+        lambda: aligned(inputs={"f": changed(INPUTS, ((slice(None), [2, 4]), 1.0))}),
+        "inputs['f']: 2 of 6 sensors never change, the first is sensor 2",
+    ),
+    (
+        lambda: aligned(inputs=changed(INPUTS, (7, INPUTS[3])), outputs=changed(OUTPUTS, (7, OUTPUTS[3]))),
+        "inputs: 1 samples repeat an earlier one, the first are samples 3 and 7",
+    ),
+    (
+        lambda: aligned(inputs=changed(INPUTS, (7, INPUTS[3]))),
+        "outputs: samples 3 and 7 have the same inputs but other outputs",
+    ),
+    (
+        lambda: aligned(
+            points=changed(PLACES, (9, PLACES[1])), outputs=changed(OUTPUTS, ((slice(None), 9), OUTPUTS[:, 1]))
+        ),
+        "points: 1 repeat an earlier one, the first are points 1 and 9",
+    ),
+    (lambda: aligned(points=changed(PLACES, (9, PLACES[1]))), "outputs: differ by up to"),
+    (
+        lambda: aligned(points=changed(PLACES, ((slice(None), 1), 0.5))),
+        "points: coordinate y is 0.5 at all points",
+    ),
+    (
+        lambda: aligned(outputs=changed(OUTPUTS, (4, 0.0))),
+        "outputs: 1 samples are zero everywhere, the first is sample 4",
+    ),
+    (lambda: aligned(outputs=changed(OUTPUTS, (4, 1e-9))), "times as large as sample 4; relative weights"),
+    (lambda: aligned(outputs=np.ones_like(OUTPUTS)), "outputs: all samples are the same"),
+    (
+        lambda: aligned(outputs=np.stack([OUTPUTS, np.ones_like(OUTPUTS)], axis=2), channel_names=("u", "v")),
+        "v: all samples are the same",
+    ),
+    (
+        lambda: {"inputs": INPUTS, "points": PLACES, "outputs": OUTPUTS.astype(np.float16)},
+        "outputs: half precision",
+    ),
+    (
+        lambda: {"inputs": INPUTS.astype(np.float32), "points": PLACES, "outputs": OUTPUTS},
+        "inputs: single precision beside double; all are used as double",
+    ),
+    (
+        lambda: ScatteredData(INPUTS, np.broadcast_to(PLACES, (SAMPLES, POINTS, 2)), OUTPUTS),
+        "points: all samples have the same points; give them once",
+    ),
+    (
+        lambda: scattered_from_lists(
+            INPUTS, [PLACES[: 2 + k] for k in range(SAMPLES)], [u[: 2 + k] for k, u in enumerate(OUTPUTS)]
+        ),
+        "points: 1 samples have fewer than 3 points, the first is sample 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "words"), SUSPICIOUS, ids=[words[:40] for _, words in SUSPICIOUS])
+def test_suspicions(make: Callable[[], Any], words: str):
+    found = check_data(make())
+    assert any(words in text for text in found.suspicious), found.suspicious
+    assert found.numbers["suspicious"] == list(found.suspicious)
+
+
+def test_what_is_left_aside_is_told():
+    source = {"a": INPUTS, "points": PLACES, "outputs": OUTPUTS, "author": np.array("me")}
+    assert check_data(source, keys={"inputs": "a"}).suspicious == ("left aside: author () <U2",)
+
+
+# -- the command line
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    np.savez("mine.npz", a=INPUTS, x=PLACES, u=OUTPUTS)
+    return Path("mine.npz")
+
+
+KEYS = ["--key", "inputs=a", "--key", "points=x", "--key", "outputs=u"]
+
+
+def test_check_command(file: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["data", "check", str(file), *KEYS]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith("mine.npz:\n30 samples, all on the same 40 points\n")
+    assert out.endswith("nothing looks suspicious\n")
+
+
+def test_check_command_prints_one_json_object(file: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["data", "check", str(file), *KEYS, "--json"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert err == ""
+    assert (found["file"], found["samples"], found["points"], found["channels"]) == ("mine.npz", 30, 40, 1)
+    assert found["rank"] == {"1e-04": 7, "1e-08": 7, "1e-12": 7}
+    assert list(found["best_mean_relative_l2"]) == ["5", "10"]
+    assert (found["kind"], found["suspicious"]) == ("aligned", [])
+
+
+def test_suspicious_data_are_no_failure(file: Path, capsys: pytest.CaptureFixture[str]):
+    np.savez(file, inputs=INPUTS[:5], points=PLACES, outputs=OUTPUTS[:5])
+    assert main(["data", "check", str(file)]) == 0
+    assert "suspicious: only 5 samples" in capsys.readouterr().out
+    assert main(["data", "check", str(file), "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("target", ["other.npz", "other.mat", "tables"])
+def test_convert_command(file: Path, capsys: pytest.CaptureFixture[str], target: str):
+    assert main(["data", "convert", str(file), target, *KEYS]) == 0
+    assert capsys.readouterr() == (f"{target}: 30 samples at 40 points\n", "")
+    assert np.array_equal(read_data(target).outputs, OUTPUTS)
+    assert main(["data", "convert", target, "again.npz", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"file": "again.npz", "samples": 30, "points": 40}
+    assert np.array_equal(read_data("again.npz").flat_inputs, INPUTS)
