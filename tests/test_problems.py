@@ -1,4 +1,4 @@
-"""The three problems and their data: parameters, cache, repair, workers, random points."""
+"""The paper's problems and their data: parameters, cache, repair, workers, random points, grids."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_names():
-    assert problem_names() == ("nonlinear-conductivity", "discontinuous-conductivity", "multiple-inputs")
+    assert problem_names() == (*CLASSES, "random-conductivity")
     with pytest.raises(UnknownNameError, match="multiple-inputs"):
         get_problem("nonlinear")
 
@@ -73,7 +73,14 @@ def test_number_of_samples_is_checked(name: str, samples: int, tmp_path: Path):
 
 @pytest.mark.parametrize(
     "keywords",
-    [{"seed": -1}, {"workers": 0}, {"points": "grid:5"}, {"points": "random:0"}, {"points": "random:x"}],
+    [
+        {"seed": -1},
+        {"workers": 0},
+        {"points": "mesh:5"},
+        {"points": "grid:0"},
+        {"points": "random:0"},
+        {"points": "random:x"},
+    ],
 )
 def test_arguments_are_checked(keywords, tmp_path: Path):
     with pytest.raises(ValueRangeError, match="expected"):
@@ -235,6 +242,7 @@ from concurrent.futures import ThreadPoolExecutor
 print("start of the script")
 from trunkfirst.problems import make_data
 data = make_data("nonlinear-conductivity", samples=126, workers=2, cache=sys.argv[1])
+make_data("random-conductivity", samples=1, cache=sys.argv[1])
 assert __file__.endswith("script.py")
 assert not [name for name in sys.modules if name.split(".")[0] in ("jax", "jaxlib", "equinox")]
 print("end of the script", data.samples)
@@ -299,3 +307,17 @@ def test_random_points_of_the_inverse_problem(tmp_path: Path):
     inside = np.hypot(*data.points.T) <= 0.5
     assert np.array_equal(data.outputs, np.where(inside, data.labels["beta"][:, None], 1.0))
     assert data.inputs["pressure"].values.shape == (2, 4225)
+
+
+# ---- grids
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_grids_are_nested(name: str, tmp_path: Path):
+    coarse, fine = (make_data(name, samples=2, points=f"grid:{n}", cache=tmp_path) for n in (4, 8))
+    assert fine.triangles is not None
+    assert len(fine.triangles) == 2 * 8**2
+    is_shared = (np.arange(81).reshape(9, 9)[::2, ::2]).ravel()
+    assert np.array_equal(fine.points[is_shared], coarse.points)
+    assert np.allclose(fine.outputs[:, is_shared], coarse.outputs, rtol=1e-12)
+    assert np.abs(fine.points).max() == 1

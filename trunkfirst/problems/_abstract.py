@@ -12,7 +12,7 @@ from ._meshes import Triangulation
 
 
 class AbstractProblem(abc.ABC):
-    """A parametrised boundary value problem on the square (-1, 1)^2.
+    """A parametrised boundary value problem on a square.
 
     A sample is a row of `parameters` (samples, parameters); its field is the pressure at the nodes of `mesh`.
     """
@@ -24,20 +24,22 @@ class AbstractProblem(abc.ABC):
     """Where the paper has it, e.g. "5.1"."""
     equation: ClassVar[str]
     parameter_names: ClassVar[tuple[str, ...]]
+    interval: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    """The square is the product of this interval with itself."""
     # sizes
     default_samples: ClassVar[int]
-    """The number of samples of the paper."""
+    """The number of samples of the paper, where it has the problem."""
     shard_samples: ClassVar[int]
     """Samples solved and written at a time."""
     seconds_per_sample: ClassVar[float]
     """Rough cost of a solve, only to decide whether other processes are worth starting."""
-    has_fields_as_inputs: ClassVar[bool]
-    """True if the pressure is the input of the operator, so that it is needed for any output points."""
+    needs_fields: ClassVar[bool]
+    """True if the pressure is needed for any output points: it is the input, or it has no closed form."""
 
     @property
     @abc.abstractmethod
     def mesh(self) -> Triangulation:
-        """The mesh of the paper's size."""
+        """The mesh on which the pressure is solved for; in the paper's problems of the paper's size."""
 
     @abc.abstractmethod
     def parameters(self, samples: int, *, seed: int) -> Float[np.ndarray, "samples parameters"]:
@@ -56,7 +58,7 @@ class AbstractProblem(abc.ABC):
         fields: Float[np.ndarray, "samples nodes"] | None,
         points: Float[np.ndarray, "points 2"] | None = None,
     ) -> OperatorData:
-        """Operator data at the nodes, or at `points`; `fields` may be None where they are not needed."""
+        """Operator data at `points`, else at the problem's own nodes; `fields` may be None where not needed."""
 
     def labels(
         self, parameters: Float[np.ndarray, "samples parameters"]

@@ -79,6 +79,26 @@ class SymmetricBand:
         return solution if status == 0 else None
 
 
+@dc.dataclass(frozen=True, eq=False)
+class SymmetricPattern:
+    """Where the entries on and below the diagonal go, for symmetric matrices that share them."""
+
+    shape: tuple[int, int]
+    positions: Int[np.ndarray, " entries"]
+
+    @classmethod
+    def of(cls, rows: Int[np.ndarray, " entries"], columns: Int[np.ndarray, " entries"]) -> "SymmetricPattern":
+        """The storage for these entries."""
+        height = int((rows - columns).max()) + 1
+        return cls((int(rows.max()) + 1, height), columns * height + rows - columns)
+
+    def matrix(self, values: Float[np.ndarray, " entries"]) -> SymmetricBand:
+        """The matrix with these entries."""
+        band = np.zeros(self.shape)
+        band.ravel()[self.positions] = values
+        return SymmetricBand(band)
+
+
 def half_bandwidth(matrix: sp.csr_array) -> int:
     """Largest distance of an entry from the diagonal."""
     entries = matrix.tocoo()

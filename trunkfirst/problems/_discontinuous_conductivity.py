@@ -36,7 +36,7 @@ class DiscontinuousConductivity(AbstractProblem):
     default_samples = 1000
     shard_samples = 125
     seconds_per_sample = 0.006
-    has_fields_as_inputs = True
+    needs_fields = True
 
     @property
     def mesh(self) -> Triangulation:

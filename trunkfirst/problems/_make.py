@@ -1,5 +1,6 @@
 """Making the data of a problem: solved in parallel, kept in checksummed shards, reused while sound."""
 
+import dataclasses as dc
 import hashlib
 import os
 import warnings
@@ -8,11 +9,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..data import OperatorData, ShardFolder
 from ..errors import CorruptFileError, ValueRangeError
 from ._abstract import AbstractProblem
+from ._meshes import grid_square
 from ._parallel import ShardTask, solve_all
 from ._registry import get_problem
 
@@ -38,9 +40,10 @@ def make_data(
     """Operator data of the problem called `name`, from the cache or freshly solved.
 
     - `samples`: how many; None means as many as in the paper.
-    - `points`: None for the nodes of the mesh, or "random:M" for M independent uniform points on the square,
-      with values from the fine closed form (exact ones in 5.2).
-    - `seed` draws the samples (5.3) and the random points.
+    - `points`: None for the problem's own nodes; "random:M" for M independent uniform points on the square;
+      "grid:N" for the (N + 1)^2 nodes of N x N cells. Their values are those of the fine closed form (5.1, 5.3),
+      exact (5.2), or of the finite-element solution (random-conductivity). The inputs are the same.
+    - `seed` draws the samples (5.3, random-conductivity) and the random points.
     - `workers`: processes to solve in; None takes all cores where that pays, 1 stays in this process. The
       data are the same to the bit.
     - `cache`: folder of the shards, see `cache_folder`.
@@ -54,20 +57,35 @@ def make_data(
     if seed < 0 or (workers is not None and workers < 1):
         raise ValueRangeError(f"seed is {seed}, workers is {workers}; expected seed >= 0 and workers >= 1")
     parameters = problem.parameters(count, seed=seed)
-    places = None if points is None else random_points(points, seed=seed)
-    if places is not None and not problem.has_fields_as_inputs:
-        return problem.assemble(parameters, None, places)
-    folder = ShardFolder(cache_folder(cache) / _folder_name(problem, parameters))
-    fields = _solved(problem, parameters, folder, workers, progress)
-    return problem.assemble(parameters, fields, places)
+    places = None if points is None else output_points(points, interval=problem.interval, seed=seed)
+    fields = None
+    if places is None or problem.needs_fields:
+        folder = ShardFolder(cache_folder(cache) / _folder_name(problem, parameters))
+        fields = _solved(problem, parameters, folder, workers, progress)
+    if places is None:
+        return problem.assemble(parameters, fields)
+    return dc.replace(problem.assemble(parameters, fields, places.points), triangles=places.triangles)
 
 
-def random_points(points: str, *, seed: int) -> Float[np.ndarray, "points 2"]:
-    """M independent uniform points on the square, for the text "random:M"."""
+@dc.dataclass(frozen=True, eq=False)
+class Places:
+    """Points on the square, and the triangles between them if they are the nodes of a mesh."""
+
+    points: Float[np.ndarray, "points 2"]
+    triangles: Int[np.ndarray, "triangles 3"] | None = None
+
+
+def output_points(points: str, *, interval: tuple[float, float] = (-1.0, 1.0), seed: int = 0) -> Places:
+    """M independent uniform points for the text "random:M", the nodes of N x N cells for "grid:N"."""
     kind, _, number = points.partition(":")
-    if kind != "random" or not number.isdecimal() or int(number) < 1:
-        raise ValueRangeError(f"points is {points!r}; expected 'random:M' with a positive number M, or None")
-    return np.random.default_rng((seed, 1)).uniform(-1.0, 1.0, (int(number), 2))
+    if kind not in ("random", "grid") or not number.isdecimal() or int(number) < 1:
+        raise ValueRangeError(
+            f"points is {points!r}; expected 'random:M' or 'grid:N' with a positive number, or None"
+        )
+    if kind == "grid":
+        mesh = grid_square(int(number) + 1, interval)
+        return Places(mesh.points, mesh.triangles)
+    return Places(np.random.default_rng((seed, 1)).uniform(*interval, (int(number), 2)))
 
 
 def cache_folder(cache: Path | str | None = None) -> Path:

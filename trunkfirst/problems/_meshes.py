@@ -1,4 +1,4 @@
-"""Deterministic triangulations of the square (-1, 1)^2."""
+"""Deterministic triangulations of a square, (-1, 1)^2 if nothing else is said."""
 
 import dataclasses as dc
 import functools as ft
@@ -19,15 +19,16 @@ _DEFAULT_SMOOTHING_STEPS = 40
 
 @dc.dataclass(frozen=True, eq=False)
 class Triangulation:
-    """Nodes and counter-clockwise triangles of the square (-1, 1)^2."""
+    """Nodes and counter-clockwise triangles of a square."""
 
     points: Float[np.ndarray, "nodes 2"]
     triangles: Int[np.ndarray, "triangles 3"]
 
     @property
     def is_boundary(self) -> Bool[np.ndarray, " nodes"]:
-        """True for the nodes on an edge of the square; their coordinate there is exactly -1 or 1."""
-        return np.abs(self.points).max(axis=1) == 1.0
+        """True for the nodes on an edge of the square; their coordinate there is exactly its end."""
+        ends = np.stack([self.points.min(axis=0), self.points.max(axis=0)])
+        return (self.points[:, None] == ends).any(axis=(1, 2))
 
     @property
     def areas(self) -> Float[np.ndarray, " triangles"]:
@@ -80,7 +81,7 @@ def triangulate_square(nodes: int) -> Triangulation:
 
 
 @ft.cache
-def grid_square(side: int) -> Triangulation:
+def grid_square(side: int, interval: tuple[float, float] = (-1.0, 1.0)) -> Triangulation:
     """Structured grid of `side` x `side` nodes, row by row from the bottom, x fastest.
 
     Each small square is cut along a diagonal that alternates, so the mesh has the symmetries of the square
@@ -88,7 +89,7 @@ def grid_square(side: int) -> Triangulation:
     """
     if side < 2:
         raise ValueRangeError(f"a grid with {side} nodes on a side was asked for; expected at least 2")
-    ticks = np.linspace(-1.0, 1.0, side)
+    ticks = np.linspace(*interval, side)
     x, y = np.meshgrid(ticks, ticks)
     row, column = (index.ravel() for index in np.mgrid[: side - 1, : side - 1])
     lower_left = row * side + column

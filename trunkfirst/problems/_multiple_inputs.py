@@ -31,7 +31,7 @@ class MultipleInputs(AbstractProblem):
     default_samples = 100_000
     shard_samples = 2_500
     seconds_per_sample = 0.001
-    has_fields_as_inputs = False
+    needs_fields = False
 
     @property
     def mesh(self) -> Triangulation:

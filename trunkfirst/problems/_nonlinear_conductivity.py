@@ -34,7 +34,7 @@ class NonlinearConductivity(AbstractProblem):
     default_samples = 1000
     shard_samples = 125
     seconds_per_sample = 0.01
-    has_fields_as_inputs = False
+    needs_fields = False
 
     @property
     def mesh(self) -> Triangulation:
