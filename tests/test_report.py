@@ -61,7 +61,13 @@ def evaluation(seed: int, *, field_input: bool) -> dict[str, np.ndarray]:
 def history(method: str, seed: int) -> list[dict]:
     stages = ("monolithic",) if method == "monolithic" else ("trunk", "branch")
     return [
-        {"stage": stage, "iteration": i, "loss": (1 + seed) / (1 + i), "best_loss": (1 + seed) / (1 + i)}
+        {
+            "stage": stage,
+            "iteration": i,
+            "loss": (1 + seed) / (1 + i),
+            "best_loss": (1 + seed) / (1 + i),
+            "seconds": i / 100,
+        }
         for stage in stages
         for i in range(0, 100, 10)
     ]
@@ -151,8 +157,8 @@ def test_every_image_decodes(report: Path):
         Image.open(BytesIO(base64.b64decode(picture))).verify()
     files = list((report.parent / "figures").glob("*.svg"))
     assert sorted(file.stem for file in files) == [
-        "branch-loss", "errors", "errors-histogram", "errors-mean",
-        "map-error-monolithic", "map-error-two-step", "map-target", "trunk-loss",
+        "branch-loss", "branch-loss-time", "error-time", "errors", "errors-histogram", "errors-mean",
+        "map-error-monolithic", "map-error-two-step", "map-target", "trunk-loss", "trunk-loss-time",
     ]  # fmt: skip
     for file in files:
         assert ET.parse(file).getroot().tag.endswith("svg")

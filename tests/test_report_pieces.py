@@ -13,7 +13,8 @@ from test_report import grid, metrics, rows, spoil, write_comparison, write_run
 from trunkfirst.data import InputFunction, OperatorData
 from trunkfirst.errors import CorruptFileError, DataError
 from trunkfirst.report import write_report
-from trunkfirst.report._run import Curve, read_run
+from trunkfirst.report._history import Curve
+from trunkfirst.report._run import read_run
 from trunkfirst.report._seeds import band, best_on_common_steps, mean_and_spread
 from trunkfirst.report._tables import scientific
 
@@ -61,6 +62,16 @@ def test_no_map_of_a_prediction_that_is_not_finite(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     spoil(folder, example_prediction=np.full(len(grid()[0]), np.inf))
     assert "no run holds a finite prediction" in write_report(folder).read_text()
+
+
+def test_of_several_channels_the_first_is_drawn(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    with np.load(folder / "evaluation.npz") as archive:
+        fields = {name: archive[name] for name in ("example_target", "example_prediction")}
+    before = write_report(folder).read_text()
+    spoil(folder, **{name: np.stack([field, 7 + 0 * field], axis=1) for name, field in fields.items()})
+    page = write_report(folder).read_text()
+    assert page.replace(" (the first of 2 output channels)", "") == before != page
 
 
 def test_several_labels_lead_to_the_histogram_alone(tmp_path: Path):

@@ -1,7 +1,7 @@
 """Linear algebra on the host: orthonormal bases, compression, limits, errors."""
 
 from ._compression import Compressed, compress, principal_directions
-from ._limits import trunk_limit
+from ._limits import is_limited_by_network, trunk_limit, trunk_limit_bounds
 from ._norms import projection, relative_errors
 from ._orthonormalise import QR, SVD, AbstractOrthonormaliser, Orthonormal, smallest_sufficient_rank
 from ._threads import one_blas_thread
@@ -13,10 +13,12 @@ __all__ = [
     "Compressed",
     "Orthonormal",
     "compress",
+    "is_limited_by_network",
     "one_blas_thread",
     "principal_directions",
     "projection",
     "relative_errors",
     "smallest_sufficient_rank",
     "trunk_limit",
+    "trunk_limit_bounds",
 ]

@@ -1,12 +1,20 @@
 """How small the loss of step 1 can be: Eckart-Young with the constant function that every trunk has."""
 
+import math
+
 import numpy as np
 from jaxtyping import Float
 
 from ._threads import one_blas_thread
 
+# Shares of the mean square: where rounding begins, and below which the number of functions limits nothing.
+_ROUNDING = 1e-28
+_NEGLIGIBLE = 1e-20
 
-def trunk_limit(outputs: Float[np.ndarray, "samples points"], width: int) -> float:
+Outputs = Float[np.ndarray, "samples points"]
+
+
+def trunk_limit(outputs: Outputs, width: int) -> float:
     """The smallest mean squared error of any trunk of `width` functions beside the constant one.
 
     F_inf = sum_{i > N} s_i(U_c)^2 / (K m), where U_c is U with the mean over the points taken from every
@@ -14,10 +22,29 @@ def trunk_limit(outputs: Float[np.ndarray, "samples points"], width: int) -> flo
     thm:trunk-interpolation, leaves the constant out and is larger.) Never below 1e-28 of the mean square,
     where rounding begins.
     """
-    centred = outputs - outputs.mean(axis=1, keepdims=True)
-    with one_blas_thread():
-        if centred.shape[0] > 2 * centred.shape[1]:  # the same singular values from a small triangle
-            centred = np.linalg.qr(centred, mode="r")
-        s = np.linalg.svd(centred, compute_uv=False)
-    floor = 1e-28 * float(np.mean(outputs**2))
+    s = _singular_values(outputs - outputs.mean(axis=1, keepdims=True))
+    floor = _ROUNDING * float(np.mean(outputs**2))
     return max(float(np.sum(s[width:] ** 2)) / outputs.size, floor)
+
+
+def trunk_limit_bounds(outputs: Outputs, width: int) -> tuple[float, float]:
+    """Two numbers between which the smallest mean absolute error (p = 1) of any such trunk lies.
+
+    The best approximation of rank N + 1 in the entrywise 1-norm is NP-hard. Below: the 1-norm is not smaller
+    than the nuclear norm, so F_1 >= sum_{i > N + 1} s_i(U) / (K m) by Mirsky. Above: by Cauchy and Schwarz
+    the minimiser for p = 2 has F_1 <= sqrt(F_inf). Never below 1e-14 of the mean |u| and of the root mean square.
+    """
+    tail = float(np.sum(_singular_values(outputs)[width + 1 :])) / outputs.size
+    floor = math.sqrt(_ROUNDING) * float(np.mean(np.abs(outputs)))
+    return max(tail, floor), math.sqrt(trunk_limit(outputs, width))
+
+
+def is_limited_by_network(outputs: Outputs, limit: float) -> bool:
+    """Whether the limit for p = 2 is next to nothing: then no loss, for any p, is there for want of functions."""
+    return limit <= _NEGLIGIBLE * float(np.mean(outputs**2))
+
+
+def _singular_values(matrix: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " values"]:
+    is_tall = matrix.shape[0] > 2 * matrix.shape[1]  # then a small triangle has the same singular values
+    with one_blas_thread():
+        return np.linalg.svd(np.linalg.qr(matrix, mode="r") if is_tall else matrix, compute_uv=False)

@@ -31,7 +31,7 @@ def draw_errors(experiment: Experiment, wording: Wording) -> Panel | Omission:
     label = _only_label(tested[0][1])
     if label is None:
         return Omission(title, "test samples are not named by a single number; see the histogram.")
-    figure, axes = new_figure(height=4.1)
+    figure, axes = new_figure(width=6.8, height=4.1)
     for method, evaluation in tested:
         _scatter(axes, method, evaluation, label)
     _finish(figure, axes, wording.label(label))

@@ -59,11 +59,12 @@ class Page:
     task: str
     conditions: str
     notices: tuple[str, ...]
-    size_remark: str | None
+    remarks: tuple[str, ...]
     # Results
     paper: Table | None
     claims: tuple[Claim, ...]
     methods: Table
+    choices: tuple[Table, ...]
     runs: Table | None
     sections: tuple[Section, ...]
     # How it was made

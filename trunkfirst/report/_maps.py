@@ -63,11 +63,10 @@ def draw_maps(experiment: Experiment, wording: Wording) -> Panel | Omission:
     ]
     images += _error_images(mesh, examples, wording)
     caption = (
-        f"The test sample {_describe(first, wording)}: its target, and the distance of each method's "
-        "prediction "
-        "from it, point by point. All error maps share one logarithmic colour scale: dark is accurate, "
-        "bright is "
-        f"wrong; errors more than {DECADES} orders below the largest take the darkest colour."
+        f"The test sample {_describe(first, wording)}{_channel(first)}: its target, and the distance "
+        "of each method's prediction from it, point by point. All error maps share one logarithmic colour "
+        f"scale: dark is accurate, bright is wrong; errors more than {DECADES} orders below the largest "
+        "take the darkest colour."
     )
     return Panel(title, caption, tuple(images))
 
@@ -152,6 +151,10 @@ def _examples(experiment: Experiment) -> dict[str, Evaluation]:
         if is_same and np.isfinite(evaluation.example_prediction).all():
             found.setdefault(run.method, evaluation)
     return found
+
+
+def _channel(evaluation: Evaluation) -> str:
+    return f" (the first of {evaluation.channels} output channels)" if evaluation.channels > 1 else ""
 
 
 def _describe(evaluation: Evaluation, wording: Wording) -> str:

@@ -1,11 +1,15 @@
 """From a run or compare directory to figures and one HTML page."""
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..data import OperatorData
 from ..errors import OutputNotWritableError
 from ..files import write_manifest, write_text
+from ._anls import draw_anls
+from ._choices import choice_tables
+from ._cost import draw_cost
 from ._errors import draw_errors, draw_histogram, draw_mean_errors
 from ._experiment import Experiment, read_experiment
 from ._geometry import draw_geometry, draw_pair
@@ -14,18 +18,25 @@ from ._losses import draw_branch_losses, draw_trunk_losses
 from ._maps import draw_maps
 from ._panel import Omission, Panel
 from ._style import figure_style, method_label
-from ._summary import conditions, notices, size_remark, summarise
+from ._summary import conditions, notices, remarks, summarise
 from ._svg import to_inline, to_svg
 from ._tables import methods_table, paper_table, runs_table
 from ._wording import Wording, wording_for
 
 Drawn = Panel | Omission | None
+# Every name that a drawing can have: an earlier report's are removed, and nobody else's.
+_NAMES = (
+    *("geometry", "pair-input", "pair-output", "map-target", "map-error-*", "anls-loss", "anls-error"),
+    *("trunk-loss", "trunk-loss-time", "branch-loss", "branch-loss-time"),
+    *("error-time", "errors", "errors-mean", "errors-histogram"),
+)
 
 
 def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
     """Write `figures/*.svg` and `report.html` into a run or compare directory; return the page's path.
 
-    The directory's manifest is written again to cover them.
+    Drawings of an earlier report that this one does not have are removed, and the directory's manifest is
+    written again.
 
     Reads files only: nothing is trained and JAX is not imported. What the files do not allow is left out
     with a sentence why. With `data` the input-output pair is the paper's (beta = 9.98), not the example.
@@ -48,8 +59,9 @@ def _draw_all(
     experiment: Experiment, wording: Wording, data: OperatorData | None
 ) -> tuple[tuple[str, str, tuple[Drawn, ...]], ...]:
     """Key, title and figures of each section."""
-    training = (draw_trunk_losses(experiment, wording), draw_branch_losses(experiment))
+    training = (draw_trunk_losses(experiment, wording), draw_branch_losses(experiment), draw_anls(experiment))
     errors = (
+        draw_cost(experiment),
         draw_errors(experiment, wording),
         draw_mean_errors(experiment, wording) if len(experiment.seeds) > 1 else None,
         draw_histogram(experiment),
@@ -68,6 +80,8 @@ def _write_sections(
 ) -> tuple[Section, ...]:
     """Write each drawing to its file and number the figures through; empty sections are dropped."""
     folder = _figures_folder(directory)
+    panels = [panel for _, _, drawn in sections for panel in drawn if isinstance(panel, Panel)]
+    _remove_stale(folder, {image.name for panel in panels for image in panel.images})
     written: list[Section] = []
     number = 0
     for key, title, drawn in sections:
@@ -90,6 +104,18 @@ def _figures_folder(directory: Path) -> Path:
     return folder
 
 
+def _remove_stale(folder: Path, names: set[str]) -> None:
+    """Remove drawings that an earlier report made and this one does not make again."""
+    assert all(_is_ours(name) for name in names)
+    for path in folder.glob("*.svg"):
+        if path.stem not in names and _is_ours(path.stem):
+            path.unlink()
+
+
+def _is_ours(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _NAMES)
+
+
 def _write_panel(folder: Path, number: int, panel: Panel) -> Shown:
     drawings: list[Drawing] = []
     for image in panel.images:
@@ -109,10 +135,11 @@ def _page(experiment: Experiment, wording: Wording, sections: tuple[Section, ...
         task=wording.task,
         conditions=conditions(experiment),
         notices=notices(experiment),
-        size_remark=size_remark(experiment),
+        remarks=remarks(experiment),
         paper=paper_table(experiment),
         claims=experiment.claims,
         methods=methods_table(experiment),
+        choices=choice_tables(experiment),
         runs=runs_table(experiment) if len(experiment.runs) > 1 else None,
         sections=sections,
         configurations={

@@ -1,8 +1,6 @@
 """Read a run directory into a frozen record. Files only: nothing is trained, no JAX is imported."""
 
-import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -12,17 +10,10 @@ from jaxtyping import Float, Int
 
 from ..errors import CorruptFileError
 from ..files import read_json, read_npz, read_toml
+from ._history import Curve, number, over_iterations, over_seconds, read_anls, read_history
 
 _LABEL = "labels."
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """A training history: the loss at each recorded iteration, and the best loss up to there."""
-
-    iterations: Float[np.ndarray, " steps"]
-    losses: Float[np.ndarray, " steps"]
-    best_losses: Float[np.ndarray, " steps"]
+_EXAMPLES = ("example_target", "example_prediction")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +27,8 @@ class Evaluation:
     # Mesh
     points: Float[np.ndarray, "points coordinates"] | None
     triangles: Int[np.ndarray, "triangles 3"] | None
-    # Example
+    # Example: of several output channels the first
+    channels: int
     example_index: int | None
     example_target: Float[np.ndarray, " points"] | None
     example_prediction: Float[np.ndarray, " points"] | None
@@ -48,7 +40,11 @@ class Run:
     """One method with one seed."""
 
     metrics: Mapping[str, object]
+    # Losses by step (trunk, branch, monolithic) against iterations and seconds; active neurons as they go
     history: Mapping[str, Curve] = field(default_factory=dict[str, Curve])
+    clock: Mapping[str, Curve] = field(default_factory=dict[str, Curve])
+    anls: Mapping[str, Curve] = field(default_factory=dict[str, Curve])
+    # Everything else that was written
     evaluation: Evaluation | None = None
     config_text: str = ""
     config: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -67,28 +63,31 @@ class Run:
         seed = self.metrics.get("seed")
         return seed if isinstance(seed, int) else 0
 
+    @property
+    def status(self) -> str:
+        return str(self.metrics.get("status") or "finished")
+
+    @property
+    def training_seconds(self) -> float | None:
+        """Seconds of all steps of the training, without data, choice of encoder and evaluation."""
+        trunk = self.number("trunk", "seconds")
+        return None if trunk is None else trunk + (self.number("branch", "seconds") or 0.0)
+
     def number(self, *keys: str) -> float | None:
         """The metric at the end of `keys`, or None when any key is missing, null or no number."""
         return number(self.metrics, *keys)
 
 
-def number(mapping: object, *keys: str) -> float | None:
-    """The number at the end of a path of keys in nested mappings, else None."""
-    for key in keys:
-        if not isinstance(mapping, Mapping):
-            return None
-        mapping = cast("Mapping[str, object]", mapping).get(key)
-    if isinstance(mapping, bool) or not isinstance(mapping, (int, float)):
-        return None
-    return float(mapping)
-
-
 def read_run(directory: Path) -> Run:
     """Read one run directory; only `metrics.json` must be there."""
     config = directory / "config.toml"
+    metrics = read_mapping(directory / "metrics.json")
+    steps = read_history(directory / "history.jsonl")
     return Run(
-        metrics=read_mapping(directory / "metrics.json"),
-        history=_read_history(directory / "history.jsonl"),
+        metrics=metrics,
+        history=over_iterations(steps),
+        clock=over_seconds(steps, metrics),
+        anls=read_anls(directory / "anls.npz"),
         evaluation=_read_evaluation(directory / "evaluation.npz"),
         config_text=config.read_text(encoding="utf-8") if config.is_file() else "",
         config=read_toml(config) if config.is_file() else {},
@@ -104,50 +103,15 @@ def read_mapping(path: Path) -> Mapping[str, object]:
     return cast("Mapping[str, object]", content)
 
 
-def _read_history(path: Path) -> dict[str, Curve]:
-    """Curves by stage. The last line may be cut short, as a stopped run leaves it."""
-    if not path.is_file():
-        return {}
-    stages: dict[str, list[Mapping[str, object]]] = {}
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for place, line in enumerate(lines, start=1):
-        entry = _parse_line(path, line, place, is_last=place == len(lines))
-        if entry is not None:
-            stages.setdefault(str(entry.get("stage")), []).append(entry)
-    return {stage: _curve(entries) for stage, entries in stages.items()}
-
-
-def _parse_line(path: Path, line: str, place: int, *, is_last: bool) -> Mapping[str, object] | None:
-    try:
-        entry: object = json.loads(line) if line.strip() else None
-    except json.JSONDecodeError as error:
-        if is_last:
-            return None
-        raise CorruptFileError(f"{path}, line {place}: not JSON ({error.msg}). Run again.") from error
-    return cast("Mapping[str, object]", entry) if isinstance(entry, Mapping) else None
-
-
-def _curve(entries: Sequence[Mapping[str, object]]) -> Curve:
-    def column(key: str) -> Float[np.ndarray, " steps"]:
-        values = [number(entry, key) for entry in entries]
-        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
-
-    iterations, losses, best = column("iteration"), column("loss"), column("best_loss")
-    return Curve(iterations, losses, np.where(np.isfinite(best), best, _running_best(losses)))
-
-
-def _running_best(losses: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
-    """Smallest finite loss so far; NaN before the first finite one."""
-    best = np.minimum.accumulate(np.where(np.isfinite(losses), losses, np.inf))
-    return np.where(np.isfinite(best), best, np.nan)
-
-
 def _read_evaluation(path: Path) -> Evaluation | None:
     if not path.is_file():
         return None
     arrays = read_npz(path)
     if "errors" not in arrays or arrays["errors"].size == 0:
         return None
+    several = [key for key in _EXAMPLES if key in arrays and arrays[key].ndim == 2]
+    channels = max((arrays[key].shape[1] for key in several), default=1)
+    arrays |= {key: arrays[key][:, 0] for key in several}
     _check_sizes(path, arrays)
     return Evaluation(
         errors=np.asarray(arrays["errors"], dtype=np.float64),
@@ -160,6 +124,7 @@ def _read_evaluation(path: Path) -> Evaluation | None:
         points=_floats(arrays, "points"),
         triangles=np.asarray(arrays["triangles"], np.int64) if "triangles" in arrays else None,
         example_index=int(arrays["example_index"]) if "example_index" in arrays else None,
+        channels=channels,
         example_target=_floats(arrays, "example_target"),
         example_prediction=_floats(arrays, "example_prediction"),
         example_input=_floats(arrays, "example_input"),
@@ -175,7 +140,7 @@ def _check_sizes(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     samples, points = arrays["errors"].size, len(arrays.get("points", ()))
     expected = dict.fromkeys(("errors", "optimal_errors"), samples)
     expected |= {key: samples for key in arrays if key.startswith(_LABEL)}
-    expected |= dict.fromkeys(("example_target", "example_prediction"), points)
+    expected |= dict.fromkeys(_EXAMPLES, points)
     for name, length in expected.items():
         if name in arrays and arrays[name].shape != (length,):
             raise CorruptFileError(

@@ -1,11 +1,13 @@
 """The result in two sentences, and what a reader should know before trusting a figure."""
 
+from typing import cast
+
 import numpy as np
 
 from ._experiment import Experiment
 from ._run import Run
 from ._style import method_label
-from ._tables import mean_of, scientific
+from ._tables import LIMITED_BY_NETWORK, is_limited_by_network, loss_over_limit, mean_of, scientific
 
 _TEST = ("test", "mean_relative_l2")
 _LOSS = ("trunk", "loss")
@@ -24,7 +26,7 @@ def summarise(experiment: Experiment) -> tuple[str, str]:
 
 
 def notices(experiment: Experiment) -> tuple[str, ...]:
-    """Runs that are missing from figures or means, each with its reason."""
+    """Warnings of the runs, and runs that are missing from figures or means, each with its reason."""
     unfinished = [f"{name} was begun and not finished; it is left out." for name in experiment.skipped]
     remarks = [
         f"{method_label(run.method)}, seed {run.seed}: {remark}"
@@ -35,9 +37,10 @@ def notices(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _remarks(run: Run) -> list[str]:
-    """What is to be said about one run: stopped, diverged, or without finite errors."""
-    status = run.metrics.get("status")
-    remarks = [_STATUS[status]] if isinstance(status, str) and status in _STATUS else []
+    """What is to be said about one run: warnings, stopped, diverged, or without finite errors."""
+    warnings = run.metrics.get("warnings")
+    remarks = [f"{text}." for text in cast("list[object]", warnings)] if isinstance(warnings, list) else []
+    remarks += [_STATUS[run.status]] if run.status in _STATUS else []
     if run.evaluation is not None and not np.isfinite(run.evaluation.errors).all():
         remarks.append("not all test errors are finite; they are left out of figures and means.")
     return remarks
@@ -57,6 +60,35 @@ def conditions(experiment: Experiment) -> str:
     parts.append("seed" + ("s " if len(experiment.seeds) > 1 else " ") + ", ".join(map(str, experiment.seeds)))
     text = "; ".join(parts)
     return text[0].upper() + text[1:] + "."
+
+
+def remarks(experiment: Experiment) -> tuple[str, ...]:
+    """What the numbers of the table mean, where it is not plain."""
+    found = (limit_remark(experiment), size_remark(experiment))
+    return tuple(remark for remark in found if remark is not None)
+
+
+def limit_remark(experiment: Experiment) -> str | None:
+    """How far the trunk is from the best that any trunk of its width could be."""
+    for run in experiment.runs:
+        if (told := _tell_limit(run)) is not None:
+            return f"{method_label(run.method)}, seed {run.seed}: {told}"
+    return None
+
+
+def _tell_limit(run: Run) -> str | None:
+    if is_limited_by_network(run):
+        return (
+            f"the loss is {LIMITED_BY_NETWORK}: as many functions as the trunk has could represent the training "
+            "outputs to rounding, so that what is left of the loss is not for want of functions."
+        )
+    upper, ratio = run.number("trunk", "limit_upper"), loss_over_limit(run)
+    if upper is not None:
+        low, high = scientific(run.number("trunk", "limit")), scientific(upper)
+        return f"the lowest loss that any trunk of this width allows for p = 1 lies between {low} and {high}."
+    if ratio is None:
+        return None
+    return f"the loss is {scientific(ratio)} times the lowest that any trunk of this width allows."
 
 
 def size_remark(experiment: Experiment) -> str | None:

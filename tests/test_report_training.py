@@ -1,0 +1,280 @@
+"""What the report says about training: time, encoder, limit, kernel baseline, active neurons, trouble."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_report import metrics, rows, write_comparison, write_run
+
+from trunkfirst.errors import CorruptFileError
+from trunkfirst.files import verify_manifest
+from trunkfirst.report import write_report
+from trunkfirst.report._run import read_run
+
+RATIO = "Trunk loss ÷ lowest loss"
+LIMIT = "Lowest loss any trunk of this width allows"
+KERNEL = "no trunk, Matern kernel ridge"
+
+
+def changed(content: dict[str, Any], sections: dict[str, Any]) -> dict[str, Any]:
+    """Metrics with other sections: mappings are merged, other values replaced."""
+    merged = {
+        name: (content.get(name) or {}) | value if isinstance(value, dict) else value
+        for name, value in sections.items()
+    }
+    return content | merged
+
+
+def change(folder: Path, **sections: Any) -> Path:
+    """The folder of a run with other metrics."""
+    content = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps(changed(content, sections)))
+    return folder
+
+
+def bare_page(folder: Path, *runs: tuple[str, int, dict[str, Any]]) -> str:
+    """The page of metrics alone, by method and seed: hardly anything to draw, so that it is made fast."""
+    content = [changed(metrics(method, seed, "nonlinear-conductivity"), more) for method, seed, more in runs]
+    (folder / "metrics.json").write_text(json.dumps(content))
+    return write_report(folder).read_text()
+
+
+def page_of_one(folder: Path, **sections: Any) -> str:
+    return bare_page(folder, ("two-step", 0, sections))
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", page))
+
+
+# -- time
+
+
+def test_time_runs_through_all_steps(tmp_path: Path):
+    clock = read_run(write_run(tmp_path / "run")).clock
+    # The trunk took 1.5 s, of which 0.9 s are in the history: 0.6 s were spent on the starts before it.
+    np.testing.assert_allclose(clock["trunk"].places[[0, -1]], [0.6, 1.5])
+    # Then the branch took 1 s, of which 0.9 s are in the history.
+    np.testing.assert_allclose(clock["branch"].places[[0, -1]], [1.6, 2.5])
+
+
+def test_a_trunk_goes_on_with_smaller_ridges(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    stages = {"start 1": (5, 0.3), "trunk": (10, 0.5), "trunk, ridge 1e-05": (20, 0.7)}  # iterations go on
+    lines = [
+        {"stage": stage, "iteration": i, "loss": 1 / (1 + i), "seconds": s * i / n}
+        for stage, (n, s) in stages.items()
+        for i in (n - 1, n)
+    ]
+    (folder / "history.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    run = read_run(change(folder, trunk={"seconds": 2.0}))
+    np.testing.assert_array_equal(run.history["trunk"].places, [9, 10, 19, 20])
+    np.testing.assert_allclose(run.clock["trunk"].places[[1, 3]], [1.3, 2.0])
+
+
+def test_drawn_against_time_where_seconds_are_recorded(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    page = write_report(folder).read_text()
+    assert "two-step (2ST) ends after 1.5 seconds." in page
+    assert "two-step (2ST) ends after 2.5 seconds." in page
+    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    (folder / "history.jsonl").write_text("\n".join(json.dumps(line | {"seconds": None}) for line in lines))
+    assert "against training time" not in write_report(folder).read_text()
+    assert not (folder / "figures" / "trunk-loss-time.svg").exists()
+
+
+def test_error_against_time_has_a_mark_for_every_run(tmp_path: Path):
+    kernel = {"test": {"kernel_mean_relative_l2": 1.23e-5}}
+    page = bare_page(tmp_path, *[(m, s, kernel) for m in ("monolithic", "two-step") for s in (0, 1)])
+    alt = re.search('aria-label="(Test error against training time.*?)"', page)
+    assert alt is not None
+    assert alt[1].count("two-step (2ST) 7.89e-4 after 2.5 seconds") == 2
+    assert alt[1].count("monolithic (VAN) 4.56e-3 after 1.5 seconds") == 2
+    assert f"1.23e-5 is a regression that trains no network at all ({KERNEL})" in text_of(page)
+
+
+def test_one_run_alone_is_not_drawn_against_time(tmp_path: Path):
+    page_of_one(tmp_path)
+    assert not (tmp_path / "figures" / "error-time.svg").exists()
+
+
+# -- encoder
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reason"),
+    [
+        ("log", "“log”, because its validation error of 2.00e-4 is the smallest of 4 candidates."),
+        ("standardise", "simplest that does nearly as well as the best (“log”, 2.00e-4)."),
+    ],
+)
+def test_the_encoder_is_explained(tmp_path: Path, chosen: str, reason: str):
+    errors = {"standardise": 2.2e-4, "log": 2e-4, "inverse": None, "principal:4": 1e-3}
+    page = page_of_one(tmp_path, chosen={"encoder": chosen, "validation_errors": errors})
+    assert reason in text_of(page)
+    found = {row[0]: row[1:] for row in rows(page) if row and row[0] in errors}
+    assert list(found) == ["log", "standardise", "principal:4", "inverse"]  # the best first
+    assert [name for name, row in found.items() if row[-1] == "✓ chosen"] == [chosen]
+    assert found["principal:4"][:2] == ["the first 4 principal coordinates of the input", "1.00e-3"]
+    assert found["inverse"][1] == "not finite"
+
+
+@pytest.mark.parametrize("chosen", [None, {}, {"encoder": "log"}, {"encoder": "log", "validation_errors": {}}])
+def test_nothing_is_said_of_an_encoder_nobody_chose(tmp_path: Path, chosen: dict | None):
+    assert "What was chosen" not in page_of_one(tmp_path, chosen=chosen)
+
+
+def test_a_choice_of_the_branch_is_explained(tmp_path: Path):
+    errors = {
+        "linear, none, relative": 1e-2,
+        "kernel, f=log,g=principal:2, none": 1e-4,
+        "network, standardise": 2e-3,
+        "network, standardise, decay 1e-06": 1e-3,
+    }
+    best = "kernel, f=log,g=principal:2, none"
+    chosen = {"encoder": "f=log,g=principal:2", "branch": "kernel", "candidate": best, "validation_errors": errors}
+    page = page_of_one(tmp_path, chosen=chosen | {"best_network": "network, standardise, decay 1e-06"})
+    text = text_of(page)
+    assert f"The branch is “{best}”, because its validation error of 1.00e-4 is the smallest of 4" in text
+    assert "The best network among them is “network, standardise, decay 1e-06” with 1.00e-3." in text
+    meanings = {row[0]: row[1] for row in rows(page) if row and row[0] in errors}
+    assert meanings == {
+        "linear, none, relative": (
+            "a linear regression on the numbers as they are, samples weighted relative to their size"
+        ),
+        best: (
+            "a kernel regression on f: logarithms of positive numbers, standardised; "
+            "g: the first 2 principal coordinates of the input, all samples alike"
+        ),
+        "network, standardise": "a network on every number shifted and scaled to mean 0 and deviation 1",
+        "network, standardise, decay 1e-06": (
+            "a network on every number shifted and scaled to mean 0 and deviation 1, decay 1e-06"
+        ),
+    }
+
+
+def test_runs_with_different_choices_are_told_apart(tmp_path: Path):
+    best = {"two-step": "log", "monolithic": "none"}
+    chosen = {
+        m: {"encoder": e, "validation_errors": {"none": 0.1, "log": 0.2} | {e: 0.01}} for m, e in best.items()
+    }
+    text = text_of(bare_page(tmp_path, *[(m, s, {"chosen": chosen[m]}) for m in best for s in (0, 1)]))
+    assert "two-step (2ST) seed 0, two-step (2ST) seed 1: The input is encoded by “log”" in text
+    assert "monolithic (VAN) seed 0, monolithic (VAN) seed 1: The input is encoded by “none”" in text
+
+
+# -- limit, kernel
+
+
+@pytest.mark.parametrize(
+    ("trunk", "ratio", "remark"),
+    [
+        ({"is_limited_by_network": True}, "limited by the network", "the loss is limited by the network: as many"),
+        ({"is_limited_by_network": False}, "2.50e5", "the loss is 2.50e5 times the lowest"),
+        ({"is_limited_by_network": False, "limit_upper": 3e-3}, None, "lies between 1.00e-12 and 3.00e-3."),
+        ({"is_limited_by_network": False, "limit": None}, None, None),
+        ({}, None, None),  # written by an earlier version, which did not say
+    ],
+)
+def test_loss_over_limit_only_where_there_is_a_limit(
+    tmp_path: Path, trunk: dict, ratio: str | None, remark: str | None
+):
+    page = page_of_one(tmp_path, trunk=trunk)
+    found = {row[0]: row[1] for row in rows(page) if len(row) == 2}
+    assert found.get(RATIO) == ratio
+    assert (LIMIT in found) == (trunk.get("limit", 0) is not None)
+    assert ("two-step (2ST), seed 0: the lo" in text_of(page)) == (remark is not None)
+    assert remark is None or remark in text_of(page)
+
+
+def test_the_kernel_stands_beside_every_branch(tmp_path: Path):
+    page = page_of_one(tmp_path, test={"kernel_mean_relative_l2": 1.23e-5})
+    assert [f"Test error, mean, {KERNEL}", "1.23e-5"] in rows(page)
+    assert ["Mean relative test error", KERNEL, "\u2013", "1.23e-5", "\u2013"] in rows(page)
+
+
+# -- active neurons
+
+
+def with_anls(folder: Path, **arrays: np.ndarray) -> Path:
+    found = {"iterations": np.array([2, 4]), "branch_losses": np.array([1e-2, 3e-5]), "test_errors": np.ones(2)}
+    np.savez(folder / "anls.npz", **(found | arrays))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_there"), [("discontinuous-conductivity", True), ("multiple-inputs", False)]
+)
+def test_active_neurons_beside_the_paper(tmp_path: Path, problem: str, is_there: bool):
+    folder = with_anls(write_run(tmp_path / "run", problem=problem), test_errors=np.array([2e-3, 4e-3]))
+    page = write_report(folder).read_text()
+    assert "Branch loss against iterations. two-step (2ST) ends at 3.00e-5." in page
+    assert "Mean test error against iterations. two-step (2ST) ends at 4.00e-3." in page  # not the best, the last
+    drawn = (folder / "figures" / "anls-loss.svg").read_text()
+    assert ("paper, 1.02e-5" in drawn) == is_there
+    assert ("branch loss of 1.02e-5 within 100 iterations" in text_of(page)) == is_there
+
+
+def test_active_neurons_of_several_seeds(tmp_path: Path):
+    compared = write_comparison(tmp_path)
+    for folder in compared.glob("two-step-seed*"):
+        with_anls(folder)
+    write_report(compared)
+    assert (compared / "figures" / "anls-error.svg").is_file()
+
+
+@pytest.mark.parametrize("change_of", [{"test_errors": np.ones(3)}, {"iterations": np.ones((2, 2))}])
+def test_contradicting_records_of_active_neurons_are_refused(tmp_path: Path, change_of: dict):
+    folder = with_anls(write_run(tmp_path / "run"), **change_of)
+    with pytest.raises(CorruptFileError, match="of one length"):
+        write_report(folder)
+
+
+# -- trouble, and what an earlier report left
+
+
+def test_a_diverged_run_says_so_in_its_row(tmp_path: Path):
+    runs = [(method, seed, {}) for method in ("two-step", "monolithic") for seed in (0, 1)]
+    found = rows(bare_page(tmp_path, *runs[:-1], ("monolithic", 1, {"status": "diverged"})))
+    assert ["Status", "finished", "1 of 2 diverged"] in found
+    assert ["monolithic (VAN)", "1", "diverged"] in [row[:3] for row in found]
+    assert ["two-step (2ST)", "1", "finished"] in [row[:3] for row in found]
+
+
+def test_nothing_is_said_of_status_where_all_is_well(tmp_path: Path):
+    assert "Status" not in bare_page(tmp_path, ("two-step", 0, {}), ("monolithic", 0, {"status": "finished"}))
+
+
+def test_warnings_are_shown(tmp_path: Path):
+    page = page_of_one(tmp_path, warnings=["the condition number is 3e6"])
+    assert "two-step (2ST), seed 0: the condition number is 3e6." in page
+
+
+def test_figures_of_an_earlier_report_are_removed(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    (folder / "figures").mkdir()
+    stale, own = ("errors-mean", "anls-loss", "map-error-old-method"), ("mine", "map", "errors-mine")
+    for name in (*stale, *own, "errors"):
+        (folder / "figures" / f"{name}.svg").write_text("old")
+    write_report(folder)
+    left = {path.stem for path in (folder / "figures").iterdir() if path.read_text() == "old"}
+    assert left == set(own)
+    verify_manifest(folder)
+
+
+def test_seconds_and_counts_are_written_out(tmp_path: Path):
+    trunks = [{"rank": 39 + seed, "seconds": 100.0 + seed} for seed in (0, 1)]
+    page = bare_page(tmp_path, *[("two-step", seed, {"trunk": trunk}) for seed, trunk in enumerate(trunks)])
+    found = {row[0]: row[1] for row in rows(page) if len(row) == 2}
+    assert found["Rank of the trunk"] == "39.5 ± 0.7"
+    assert found["Seconds for the trunk"] == "100.5 ± 0.7"
+    assert found["Trunk iterations"] == "1,000"
+
+
+def test_fixture_is_what_the_tests_above_count_on():
+    content = metrics("two-step", 0, "nonlinear-conductivity")
+    assert math.isclose(content["trunk"]["loss"] / content["trunk"]["limit"], 2.5e5)
