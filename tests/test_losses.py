@@ -23,6 +23,7 @@ from trunkfirst.training import (
     CompressedLoss,
     FreeCoefficients,
     OutputLoss,
+    as_fields,
     make_loss,
 )
 
@@ -48,7 +49,7 @@ def make_factors(name: str) -> AbstractFactors:
 def plain_loss(data: OperatorData, p: float) -> OutputLoss:
     """The loss without compression, which p = 2 would have; a batch of everything is everything."""
     batches = Batches(SAMPLES, POINTS) if p == 2 else Batches()
-    loss = make_loss(data, jnp.asarray(data.flat_inputs), p=p, batches=batches, dtype=DTYPE)
+    loss = make_loss(as_fields(data), jnp.asarray(data.flat_inputs), p=p, batches=batches, dtype=DTYPE)
     assert isinstance(loss, OutputLoss)
     return loss
 
@@ -104,7 +105,7 @@ def test_compressed_loss_is_the_same_loss(factors: str, weighted: bool, rank: in
     if rank == 3:
         data = dc.replace(data, outputs=2 + data.flat_inputs @ data.points.T)
     with jax.enable_x64(True):
-        compressed = make_loss(data, jnp.asarray(data.flat_inputs), p=2.0, dtype=DTYPE)
+        compressed = make_loss(as_fields(data), jnp.asarray(data.flat_inputs), p=2.0, dtype=DTYPE)
         assert isinstance(compressed, CompressedLoss)
         assert compressed.factor.shape == (rank, POINTS)
         value, gradient = compressed.value_and_grad(parameters, key=jr.key(0))
@@ -123,7 +124,7 @@ def test_compressed_loss_near_zero():
         plain = waves(SAMPLES, POINTS)
         outputs = plain.outputs + errors_of(factors, plain) + 1e-7 * rng.normal(size=plain.outputs.shape)
         data = OperatorData(plain.flat_inputs, plain.points, outputs)
-        loss = make_loss(data, jnp.asarray(data.flat_inputs), p=2.0, dtype=DTYPE)
+        loss = make_loss(as_fields(data), jnp.asarray(data.flat_inputs), p=2.0, dtype=DTYPE)
         value = float(loss.value(factors))
         assert value == pytest.approx(np.mean(errors_of(factors, data) ** 2), rel=1e-6)
     assert 1e-15 < value < 1e-13
@@ -148,7 +149,7 @@ def possible_values(powers: np.ndarray, batches: Batches) -> np.ndarray:
 def test_a_batch_is_a_submatrix(batches: Batches):
     data, parameters = data_of(False), make_factors("branch")
     with jax.enable_x64(True):
-        loss = make_loss(data, jnp.asarray(data.flat_inputs), p=4.0, batches=batches, dtype=DTYPE)
+        loss = make_loss(as_fields(data), jnp.asarray(data.flat_inputs), p=4.0, batches=batches, dtype=DTYPE)
         assert loss.is_stochastic
         possible = possible_values(errors_of(parameters, data) ** 4, batches)
         draw = eqx.filter_jit(loss.value_and_grad)
@@ -163,7 +164,8 @@ def test_a_batch_is_a_submatrix(batches: Batches):
 def test_a_batch_of_everything_is_everything():
     data, parameters = data_of(True), make_factors("free")
     with jax.enable_x64(True):
-        loss = make_loss(data, jnp.zeros((SAMPLES, 0)), p=2.0, batches=Batches(SAMPLES, POINTS), dtype=DTYPE)
+        batches = Batches(SAMPLES, POINTS)
+        loss = make_loss(as_fields(data), jnp.zeros((SAMPLES, 0)), p=2.0, batches=batches, dtype=DTYPE)
         value, _ = eqx.filter_jit(loss.value_and_grad)(parameters, key=jr.key(3))
         assert float(value) == pytest.approx(float(loss.value(parameters)), rel=1e-13)
 
@@ -173,7 +175,7 @@ def test_a_batch_of_everything_is_everything():
 )
 def test_batches_out_of_range(batches: Batches):
     with jax.enable_x64(True):
-        loss = make_loss(data_of(False), jnp.zeros((SAMPLES, 0)), p=2.0, batches=batches, dtype=DTYPE)
+        loss = make_loss(as_fields(data_of(False)), jnp.zeros((SAMPLES, 0)), p=2.0, batches=batches, dtype=DTYPE)
         with pytest.raises(ValueRangeError, match=r"a batch of \d+ cannot be drawn from"):
             loss.value_and_grad(make_factors("free"), key=jr.key(0))
 
@@ -181,7 +183,7 @@ def test_batches_out_of_range(batches: Batches):
 @pytest.mark.parametrize("p", [0.5, 0.999, -1.0, float("nan"), float("inf")])
 def test_p_out_of_range(p: float):
     with jax.enable_x64(True), pytest.raises(ValueRangeError, match=f"p is {p}"):
-        make_loss(data_of(False), jnp.zeros((SAMPLES, 0)), p=p, dtype=DTYPE)
+        make_loss(as_fields(data_of(False)), jnp.zeros((SAMPLES, 0)), p=p, dtype=DTYPE)
 
 
 # -- the loss of a branch

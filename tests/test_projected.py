@@ -1,7 +1,5 @@
 """Projected training: trunk, branch and both at once, on functions of a known form."""
 
-import dataclasses as dc
-
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -11,7 +9,7 @@ from helpers import waves
 
 from trunkfirst.data import OperatorData
 from trunkfirst.evaluation import evaluate, kernel_baseline
-from trunkfirst.minimisers import LBFGS
+from trunkfirst.minimisers import LBFGS, SeparableProblem
 from trunkfirst.networks import Chain, Standardise
 from trunkfirst.regressors import BranchSettings, NetworkRegressor, ProjectedNetwork
 from trunkfirst.selection import choose_encoding, encoding_candidates
@@ -25,11 +23,12 @@ from trunkfirst.training import (
     StandardisedInputs,
     TrunkSettings,
     TwoStep,
+    as_fields,
     fit,
     make_loss,
     relative_weights,
 )
-from trunkfirst.training._projected_trunk import Searched
+from trunkfirst.training._projected_trunk import Searched, trunk_problems
 
 TRUNK = TrunkSettings((2, 12, 12), "tanh", "xavier")
 
@@ -47,23 +46,26 @@ def decaying(samples: int = 40, points: int = 60, seed: int = 0) -> OperatorData
 def projected(data: OperatorData, iterations: int = 60, **options):
     with jax.enable_x64(True):
         method = ProjectedTrunk(TRUNK, iterations=iterations, **options)
-        return method.fit(data, dtype=np.dtype(np.float64), key=jr.key(0))
+        return method.fit(as_fields(data), dtype=np.dtype(np.float64), key=jr.key(0))
+
+
+def separable(data: OperatorData, ridge: float) -> SeparableProblem:
+    problem = trunk_problems(as_fields(data), np.dtype(np.float64))(ridge)
+    assert isinstance(problem, SeparableProblem)
+    return problem
 
 
 def test_a_trunk_is_fitted_far_better_than_jointly():
     data = decaying()
     with jax.enable_x64(True):
-        joint = JointTrunk(TRUNK, iterations=60).fit(data, dtype=np.dtype(np.float64), key=jr.key(0))
+        joint = JointTrunk(TRUNK, iterations=60).fit(as_fields(data), dtype=np.dtype(np.float64), key=jr.key(0))
     assert projected(data, starts=1).loss < 1e-3 * joint.loss
 
 
 def test_cost_is_that_of_the_rank_not_of_the_samples():
     """What is minimised does not grow with the samples: here 3 columns for 40 and for 400 samples alike."""
     with jax.enable_x64(True):
-        sizes = [
-            ProjectedTrunk(TRUNK)._problem(decaying(samples), np.dtype(np.float64)).targets.shape
-            for samples in (40, 400)
-        ]
+        sizes = [separable(decaying(samples), 1e-3).targets.shape for samples in (40, 400)]
     assert sizes[0][1] <= sizes[1][1] + 1 <= 12
 
 
@@ -72,7 +74,7 @@ def test_the_architecture_is_kept(width: int):
     settings = TrunkSettings((2, 12, width), "relu")
     with jax.enable_x64(True):
         result = ProjectedTrunk(settings, iterations=30, starts=2).fit(
-            decaying(), dtype=np.dtype(np.float64), key=jr.key(1)
+            as_fields(decaying()), dtype=np.dtype(np.float64), key=jr.key(1)
         )
         Phi = np.asarray(result.trunk(jnp.asarray(decaying().points)))
     assert result.trunk.network.architecture == settings.architecture
@@ -92,11 +94,10 @@ def test_a_weight_of_two_is_a_sample_given_twice():
     weights = np.r_[2.0, np.ones(19)]
     weighted = OperatorData(inputs=data.inputs, points=data.points, outputs=data.outputs, sample_weights=weights)
     with jax.enable_x64(True):
-        method = ProjectedTrunk(TRUNK)
         network = TRUNK.make(dtype=np.dtype(np.float64), key=jr.key(0)).network
         values = []
         for part in (twice, weighted):
-            problem = dc.replace(method._problem(part, np.dtype(np.float64)), ridge=0.0)
+            problem = separable(part, 0.0)
             values.append(float(problem.value(Searched(network, False))) * problem.scale)
     # Weights have the mean 1, so that sums differ by their sum.
     assert values[1] * 21 / 20 == pytest.approx(values[0], rel=1e-9)
@@ -137,7 +138,7 @@ def test_monolithic_projected_value_is_that_of_the_kronecker_solve():
     with jax.enable_x64(True):
         method = MonolithicProjected(TrunkSettings((2, 4, 4), "tanh", "xavier"), BranchSettings((3,), "tanh"))
         inputs = jnp.asarray(data.flat_inputs)
-        loss = make_loss(data, inputs, p=2.0, dtype=np.dtype(np.float64))
+        loss = make_loss(as_fields(data), inputs, p=2.0, dtype=np.dtype(np.float64))
         problem = BilinearProblem(loss, ridge)
         from trunkfirst.training._bilinear import HiddenPair, hidden_layers
 

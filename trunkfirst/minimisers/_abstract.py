@@ -24,6 +24,10 @@ class AbstractObjective(eqx.Module):
     def value(self, parameters: Parameters) -> Float[Array, ""]:
         """The value on all data."""
 
+    def misfit(self, parameters: Parameters) -> Float[Array, ""]:
+        """What of the value is error, not regularisation."""
+        return self.value(parameters)
+
     def value_and_grad(self, parameters: Parameters, *, key: PRNGKeyArray) -> tuple[Float[Array, ""], Parameters]:
         """Value and gradient, on all data or on a batch drawn with `key`."""
         del key

@@ -39,6 +39,8 @@ class LevenbergMarquardt(AbstractMinimiser):
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:
         if not isinstance(objective, SeparableProblem):
             raise UsageError("levenberg-marquardt needs a projected problem: set projected = true")
+        if float(objective.decay) > 0:
+            raise UsageError("levenberg-marquardt minimises squares of errors alone: set decay = 0, or use l-bfgs")
         size = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(parameters, eqx.is_inexact_array)))
         entries = objective.targets.size * size
         if entries > _MOST_ENTRIES:

@@ -25,7 +25,7 @@ class AbstractFeatures(eqx.Module):
 
 
 class SeparableProblem(AbstractObjective):
-    """F(parameters) = min over A of |Phi A - B|^2 + ridge^2 |A|^2, divided by `scale`.
+    """F(parameters) = min over A of |Phi A - B|^2 + ridge^2 |A|^2, divided by `scale`, + decay |parameters|^2.
 
     `features(parameters)` gives Phi (rows, columns); `targets` is B (rows, outputs); weights of rows are part
     of both. By the envelope theorem the gradient is that of |Phi A - B|^2 + ridge^2 |A|^2 at the solved A, held
@@ -34,14 +34,20 @@ class SeparableProblem(AbstractObjective):
 
     features: AbstractFeatures
     targets: Float[Array, "rows outputs"]
-    ridge: float = eqx.field(static=True, default=1e-3)
+    ridge: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1e-3)
+    """An array, so that another ridge compiles nothing."""
     scale: float = eqx.field(static=True, default=1.0)
+    decay: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
 
     def value(self, parameters: Parameters) -> Float[Array, ""]:
         Phi = self.features(parameters)
         A = jax.lax.stop_gradient(solve_ridge(Phi, self.targets, self.ridge))
         squares = jnp.sum((Phi @ A - self.targets) ** 2) + self.ridge**2 * jnp.sum(A**2)
-        return squares / self.scale
+        return squares / self.scale + self.decay * _squared_norm(parameters)
+
+    def misfit(self, parameters: Parameters) -> Float[Array, ""]:
+        Phi = self.features(parameters)
+        return jnp.sum((Phi @ self.coefficients(parameters) - self.targets) ** 2) / self.scale
 
     def coefficients(self, parameters: Parameters) -> Float[Array, "columns outputs"]:
         """The free coefficients A at these parameters."""
@@ -53,8 +59,13 @@ class SeparableProblem(AbstractObjective):
         return self.coefficients(parameters)
 
 
+def _squared_norm(parameters: Parameters) -> Float[Array, ""]:
+    leaves = jax.tree.leaves(eqx.filter(parameters, eqx.is_inexact_array))
+    return jnp.sum(jnp.stack([jnp.sum(leaf**2) for leaf in leaves]))
+
+
 def solve_ridge(
-    Phi: Float[Array, "rows columns"], B: Float[Array, "rows outputs"], ridge: float
+    Phi: Float[Array, "rows columns"], B: Float[Array, "rows outputs"], ridge: float | Float[Array, ""]
 ) -> Float[Array, "columns outputs"]:
     """A = argmin |Phi A - B|^2 + ridge^2 |A|^2.
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ._features import FeatureBranch
 from ._kernel import KernelBranch
 from ._perceptron import Perceptron, make_perceptron
 from ._predict_only import PredictOnlyBranch
@@ -27,7 +28,7 @@ class StackedBranch(eqx.Module):
         return values[..., 0].T
 
 
-Branch: TypeAlias = Perceptron | StackedBranch | KernelBranch | PredictOnlyBranch
+Branch: TypeAlias = Perceptron | StackedBranch | FeatureBranch | KernelBranch | PredictOnlyBranch
 
 
 def make_branch(

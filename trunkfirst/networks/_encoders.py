@@ -2,9 +2,12 @@
 inputs alone.
 """
 
+import itertools
+import math
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -29,6 +32,11 @@ class AbstractEncoder(eqx.Module):
 
     def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
         raise NotImplementedError
+
+
+def in_precision(encoder: AbstractEncoder, dtype: np.dtype) -> AbstractEncoder:
+    """The same encoder with its numbers in the precision `dtype`."""
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, encoder)
 
 
 class Identity(AbstractEncoder):
@@ -99,6 +107,60 @@ class Chain(AbstractEncoder):
         for part in self.parts:
             inputs = part(inputs)
         return inputs
+
+
+class Parallel(AbstractEncoder):
+    """Several input functions side by side, each with its own encoder; `sizes` are their numbers of sensors."""
+
+    parts: tuple[AbstractEncoder, ...]
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def sensors(self) -> int | None:
+        return sum(self.sizes)
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        return jnp.concatenate(self.split(inputs), axis=1)
+
+    def split(self, inputs: Float[Array, "samples sensors"]) -> list[Array]:
+        """The features of every input function on its own."""
+        ends = list(itertools.accumulate(self.sizes))
+        columns = jnp.split(inputs, ends[:-1], axis=1)
+        return [part(x) for part, x in zip(self.parts, columns, strict=True)]
+
+
+class Periodic(AbstractEncoder):
+    """cos and sin of 2 pi x / period for the coordinates that have one, the others as they are.
+
+    `periods` has one entry a coordinate; infinity stands for a coordinate that does not repeat.
+    """
+
+    periods: tuple[float, ...] = eqx.field(static=True)
+
+    @property
+    def sensors(self) -> int | None:
+        return len(self.periods)
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        columns: list[Array] = []
+        for x, period in zip(inputs.T, self.periods, strict=True):
+            angle = 2 * jnp.pi * x / period
+            columns += [x] if math.isinf(period) else [jnp.cos(angle), jnp.sin(angle)]
+        return jnp.stack(columns, axis=1)
+
+
+class FourierFeatures(AbstractEncoder):
+    """(x, cos(F x), sin(F x)) with fixed frequencies F (features, coordinates): for what oscillates quickly."""
+
+    frequencies: Float[Array, "features coordinates"]
+
+    @property
+    def sensors(self) -> int | None:
+        return self.frequencies.shape[1]
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        angles = inputs @ jax.lax.stop_gradient(self.frequencies).T
+        return jnp.concatenate([inputs, jnp.cos(angles), jnp.sin(angles)], axis=1)
 
 
 class Coefficients(AbstractEncoder):

@@ -17,9 +17,21 @@ import safetensors.numpy
 from ..errors import CorruptFileError, OutputNotWritableError, PredictOnlyError
 from ..files import atomic_write, read_json, sha256_of, write_json
 from ._branch import StackedBranch
-from ._encoders import Chain, Coefficients, Coordinates, Elementwise, Identity, Standardise
+from ._encoders import (
+    Chain,
+    Coefficients,
+    Coordinates,
+    Elementwise,
+    FourierFeatures,
+    Identity,
+    Parallel,
+    Periodic,
+    Standardise,
+)
+from ._features import ConvolutionFeatures, FeatureBranch, LayerFeatures, ProductFeatures, SkipFeatures
 from ._kernel import KernelBranch
 from ._operator import Operator
+from ._outputs import Boundary, OutputMap
 from ._perceptron import Perceptron
 from ._predict_only import PredictOnlyBranch
 from ._trunk import Trunk
@@ -39,6 +51,16 @@ _PARTS: dict[str, type[eqx.Module]] = {
         Coordinates,
         Coefficients,
         Chain,
+        FeatureBranch,
+        LayerFeatures,
+        ProductFeatures,
+        SkipFeatures,
+        ConvolutionFeatures,
+        Parallel,
+        Periodic,
+        FourierFeatures,
+        OutputMap,
+        Boundary,
     )
 }
 

@@ -4,17 +4,24 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ._encoders import AbstractEncoder, Identity
 from ._perceptron import Perceptron
 
 
 class Trunk(eqx.Module):
-    """phi(y) = (1, phi_1(y), ..., phi_N(y)); `network` gives the last N."""
+    """phi(y) = (1, phi_1(y), ..., phi_N(y)); `network` gives the last N from the encoded point."""
 
     network: Perceptron
+    encoder: AbstractEncoder = Identity()
 
     def __call__(self, points: Float[Array, "points coordinates"]) -> Float[Array, "points functions"]:
-        functions = self.network(points)
+        functions = self.network(self.encoder(points))
         return jnp.concatenate([jnp.ones((len(points), 1), functions.dtype), functions], axis=1)
+
+    @property
+    def coordinates(self) -> int:
+        """How many coordinates a point has."""
+        return self.network.architecture[0] if self.encoder.sensors is None else self.encoder.sensors
 
     @property
     def width(self) -> int:

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses as dc
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -20,12 +21,13 @@ class Regression:
     iterations: int
     seconds: float
     history: tuple[Step, ...] = ()
-    kind: str = "network"
 
 
 @dc.dataclass(frozen=True)
 class AbstractRegressor(abc.ABC):
     """`fit` maps encoded inputs (samples, features) to targets (samples, coefficients)."""
+
+    kind: ClassVar[str] = "network"
 
     @abc.abstractmethod
     def fit(
@@ -39,6 +41,11 @@ class AbstractRegressor(abc.ABC):
         on_step: OnStep | None = None,
     ) -> Regression:
         """Fit a branch; losses in the history are multiplied by `loss_unit`."""
+
+    def with_groups(self, groups: tuple[int, ...]) -> "AbstractRegressor":
+        """The same, told how many features each input function has; only product branches care."""
+        del groups
+        return self
 
     def briefly(self) -> "AbstractRegressor":
         """The same with the least effort, for a fit that was interrupted before its branch."""

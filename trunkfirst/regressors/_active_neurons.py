@@ -10,7 +10,7 @@ explicitly; the loss never rises. Candidates, the exchange gain and the order of
 import dataclasses as dc
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -56,6 +56,7 @@ class ActiveNeurons(AbstractRegressor):
     0 for the start, and the branch it ended with.
     """
 
+    kind: ClassVar[str] = "active-neurons"
     width: int = 100
     mode: str = "exchange"
     iterations: int = 100

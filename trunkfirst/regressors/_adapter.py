@@ -4,7 +4,7 @@ import copy
 import dataclasses as dc
 import inspect
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -24,6 +24,7 @@ class SklearnRegressor(AbstractRegressor):
     compilation, saving and export raise `PredictOnlyError`.
     """
 
+    kind: ClassVar[str] = "scikit-learn"
     estimator: Any
 
     def __post_init__(self) -> None:

@@ -3,12 +3,24 @@
 import dataclasses as dc
 
 import equinox as eqx
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..minimisers import AbstractMinimiser, AbstractObjective, Adam, OnStep, Parameters, draw, minimise
-from ..networks import Branch, make_branch
+from ..networks import (
+    AbstractBranchFeatures,
+    Branch,
+    FeatureBranch,
+    LayerFeatures,
+    Perceptron,
+    SkipFeatures,
+    make_branch,
+    make_convolution,
+    make_perceptron,
+    make_product,
+)
 from ._abstract import AbstractRegressor, Regression, mean_square
 
 
@@ -20,9 +32,26 @@ class BranchSettings:
     activation: str = "relu"
     initialisation: str = "he"
     stacked: bool = False
+    """One network for each coefficient."""
+    skip: bool = False
+    """The inputs themselves stand beside the last hidden layer, so that what is linear costs nothing."""
+    groups: tuple[int, ...] | None = None
+    """One network for each group of inputs, multiplied with each other; None: one for all."""
+    grid_shape: tuple[int, ...] | None = None
+    """Convolutions on this grid, with all but the last of `hidden` as channels; None: dense layers."""
+
+    def with_groups(self, groups: tuple[int, ...]) -> "BranchSettings":
+        """The same with the groups of inputs filled in, if it is a product."""
+        return self if self.groups is None else dc.replace(self, groups=groups)
 
     def make(self, features: int, coefficients: int, *, dtype: np.dtype, key: PRNGKeyArray) -> Branch:
         """A new network from so many features to so many coefficients."""
+        if self.skip or self.groups is not None or self.grid_shape is not None:
+            first, last = jr.split(key)
+            module = self.make_features(features, dtype=dtype, key=first)
+            width = self.hidden[-1] + (features if self.skip else 0)
+            W = jr.normal(last, (coefficients, width), dtype) / np.sqrt(width)
+            return FeatureBranch(module, W.astype(dtype), jnp.zeros(coefficients, dtype))
         return make_branch(
             (features, *self.hidden, coefficients),
             stacked=self.stacked,
@@ -31,6 +60,35 @@ class BranchSettings:
             dtype=dtype,
             key=key,
         )
+
+    def make_features(self, features: int, *, dtype: np.dtype, key: PRNGKeyArray) -> AbstractBranchFeatures:
+        """The network without its last layer."""
+        module = self._make_hidden(features, dtype=dtype, key=key)
+        return SkipFeatures(module) if self.skip else module
+
+    def _make_hidden(self, features: int, *, dtype: np.dtype, key: PRNGKeyArray) -> AbstractBranchFeatures:
+        if self.grid_shape is not None:
+            *channels, width = self.hidden
+            return make_convolution(
+                self.grid_shape, channels, width, activation=self.activation, dtype=dtype, key=key
+            )
+        if self.groups is not None:
+            return make_product(
+                self.groups,
+                self.hidden,
+                activation=self.activation,
+                initialisation=self.initialisation,
+                dtype=dtype,
+                key=key,
+            )
+        whole = make_perceptron(
+            (features, *self.hidden, 1),
+            activation=self.activation,
+            initialisation=self.initialisation,
+            dtype=dtype,
+            key=key,
+        )
+        return LayerFeatures(Perceptron(whole.weights[:-1], whole.biases[:-1], whole.activation))
 
 
 @dc.dataclass(frozen=True)
@@ -44,6 +102,9 @@ class NetworkRegressor(AbstractRegressor):
 
     def briefly(self) -> AbstractRegressor:
         return dc.replace(self, iterations=1)
+
+    def with_groups(self, groups: tuple[int, ...]) -> AbstractRegressor:
+        return dc.replace(self, network=self.network.with_groups(groups))
 
     def fit(
         self,

@@ -19,7 +19,7 @@ from ..minimisers import (
     Stopping,
     minimise,
 )
-from ..networks import ACTIVATIONS, Perceptron
+from ..networks import AbstractBranchFeatures, Branch, FeatureBranch, LayerFeatures, Perceptron
 from ._abstract import AbstractRegressor, Regression, mean_square
 from ._network import BranchSettings
 
@@ -37,10 +37,15 @@ class ProjectedNetwork(AbstractRegressor):
     minimiser: AbstractMinimiser = LBFGS()
     iterations: int = 2000
     ridge: float = 1e-4
+    decay: float = 0.0
+    """Penalty on the searched layers, in units of the mean square of the targets."""
     most_samples: int = 6_000
 
     def briefly(self) -> AbstractRegressor:
         return dc.replace(self, iterations=1)
+
+    def with_groups(self, groups: tuple[int, ...]) -> AbstractRegressor:
+        return dc.replace(self, network=self.network.with_groups(groups))
 
     def fit(
         self,
@@ -63,7 +68,7 @@ class ProjectedNetwork(AbstractRegressor):
         problem = self._problem(inputs[rows], rotated[rows], roots[rows], targets.shape[1])
         result = minimise(
             problem,
-            self._hidden_layers(inputs, begin),
+            self._features(inputs, begin),
             self.minimiser,
             iterations=self.iterations,
             key=run,
@@ -81,36 +86,43 @@ class ProjectedNetwork(AbstractRegressor):
 
     def _problem(self, inputs: Array, rotated: Array, roots: Array, coefficients: int) -> SeparableProblem:
         scale = float(len(inputs) * coefficients)
-        return SeparableProblem(HiddenFeatures(inputs, roots), rotated, self.ridge, scale)
+        decay = self.decay * jnp.sum(rotated**2) / scale
+        return SeparableProblem(HiddenFeatures(inputs, roots), rotated, self.ridge, scale, decay)
 
-    def _hidden_layers(self, inputs: Array, key: PRNGKeyArray) -> Perceptron:
-        """The layers up to the last hidden one; kinks of the first spread over the data, not all at one place."""
+    def _features(self, inputs: Array, key: PRNGKeyArray) -> AbstractBranchFeatures:
+        """The network without its last layer; kinks of dense layers spread over the data, not all at one place."""
         make, draw = jr.split(key)
-        network = self.network.make(inputs.shape[1], 1, dtype=inputs.dtype, key=make)
-        if not isinstance(network, Perceptron):
-            raise TypeError("a stacked branch cannot be projected")
-        W = network.weights[0]
+        features = self.network.make_features(inputs.shape[1], dtype=inputs.dtype, key=make)
+        if not isinstance(features, LayerFeatures):
+            return features
+        layers = features.layers
+        W = layers.weights[0]
         at = inputs[jr.choice(draw, len(inputs), (len(W),))]
-        biases = (-jnp.sum(W * at, axis=1), *network.biases[1:-1])
-        return Perceptron(network.weights[:-1], biases, network.activation)
+        biases = (-jnp.sum(W * at, axis=1), *layers.biases[1:])
+        return LayerFeatures(Perceptron(layers.weights, biases, layers.activation))
 
 
 class HiddenFeatures(AbstractFeatures):
-    """Phi = (1, last hidden layer) at the inputs, each row times the root of its weight."""
+    """Phi = (1, features of the branch) at the inputs, each row times the root of its weight."""
 
     inputs: Float[Array, "samples features"]
     roots: Float[Array, " samples"]
 
-    def __call__(self, parameters: Perceptron) -> Float[Array, "rows columns"]:
-        hidden = ACTIVATIONS[parameters.activation](parameters(self.inputs))
+    def __call__(self, parameters: AbstractBranchFeatures) -> Float[Array, "rows columns"]:
+        hidden = parameters(self.inputs)
         ones = jnp.ones((len(self.inputs), 1), hidden.dtype)
         return jnp.concatenate([ones, hidden], axis=1) * self.roots[:, None]
 
 
 def _with_last_layer(
-    layers: Perceptron, A: Float[Array, "columns rank"], directions: Float[Array, "rank coefficients"]
-) -> Perceptron:
+    features: AbstractBranchFeatures,
+    A: Float[Array, "columns rank"],
+    directions: Float[Array, "rank coefficients"],
+) -> Branch:
     last = A @ directions  # (1 + hidden, coefficients)
+    if not isinstance(features, LayerFeatures):
+        return FeatureBranch(features, last[1:].T, last[0])
+    layers = features.layers
     return Perceptron((*layers.weights, last[1:].T), (*layers.biases, last[0]), layers.activation)
 
 

@@ -5,6 +5,7 @@ ladder by leave-one-out errors, which are exact and cost no refits.
 import dataclasses as dc
 import itertools
 import time
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +33,7 @@ _LENGTHS = tuple(2.0**k for k in range(-2, 7))
 class LinearRidge(AbstractRegressor):
     """c(x) = W x + b with the penalty ridge s^2 |W|^2, where s is the largest singular value of the inputs."""
 
+    kind: ClassVar[str] = "linear"
     ridge: float | None = None
 
     def __post_init__(self) -> None:
@@ -99,6 +101,7 @@ class KernelRidge(AbstractRegressor):
     (`count`); length and ridge, where left open, are chosen on at most `selection_samples` of those.
     """
 
+    kind: ClassVar[str] = "kernel"
     smoothness: str = "5/2"
     length: float | None = None
     ridge: float | None = None

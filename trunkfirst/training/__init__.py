@@ -1,9 +1,11 @@
 """Training: methods as records, losses, and `fit`."""
 
 from ._bilinear import BilinearProblem, HiddenPair
+from ._coordinates import CoordinateSettings
 from ._encodings import (
     AbstractEncoding,
     BasisInputs,
+    PerInput,
     PredictiveInputs,
     PrincipalInputs,
     RawInputs,
@@ -11,6 +13,7 @@ from ._encodings import (
     parse_encoding,
     relative_weights,
 )
+from ._fields import Fields, ScatteredFields, as_fields, make_fields
 from ._fit import fit
 from ._joint_trunk import JointTrunk
 from ._keys import named_key
@@ -24,9 +27,12 @@ from ._losses import (
     make_loss,
 )
 from ._methods import Method, Monolithic, MonolithicProjected, TwoStep
-from ._projected_trunk import ProjectedTrunk
+from ._outputs import OutputSettings, is_free
+from ._prepared import Prepared, prepare
+from ._projected_trunk import ProjectedTrunk, reuse_trunk, trunk_problems
 from ._result import FitResult
 from ._trunks import AbstractTrunkFit, TrunkResult, TrunkSettings
+from ._two_step import Targets, make_targets
 
 __all__ = [
     "AbstractEncoding",
@@ -37,6 +43,8 @@ __all__ = [
     "BilinearProblem",
     "BranchCoefficients",
     "CompressedLoss",
+    "CoordinateSettings",
+    "Fields",
     "FitResult",
     "FreeCoefficients",
     "HiddenPair",
@@ -45,17 +53,29 @@ __all__ = [
     "Monolithic",
     "MonolithicProjected",
     "OutputLoss",
+    "OutputSettings",
+    "PerInput",
     "PredictiveInputs",
+    "Prepared",
     "PrincipalInputs",
     "ProjectedTrunk",
     "RawInputs",
+    "ScatteredFields",
     "StandardisedInputs",
+    "Targets",
     "TrunkResult",
     "TrunkSettings",
     "TwoStep",
+    "as_fields",
     "fit",
+    "is_free",
+    "make_fields",
     "make_loss",
+    "make_targets",
     "named_key",
     "parse_encoding",
+    "prepare",
     "relative_weights",
+    "reuse_trunk",
+    "trunk_problems",
 ]

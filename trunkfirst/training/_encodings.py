@@ -3,13 +3,11 @@
 import abc
 import dataclasses as dc
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data import OperatorData
+from ..data import AnyData, ScatteredData
 from ..errors import DataError, UnknownNameError
 from ..linear import principal_directions
 from ..networks import (
@@ -18,11 +16,14 @@ from ..networks import (
     AbstractEncoder,
     Chain,
     Identity,
+    OutputMap,
+    Parallel,
     basis_coefficients,
     fit_elementwise,
     fit_predictive,
     fit_principal,
     fit_standardise,
+    in_precision,
 )
 
 
@@ -31,20 +32,19 @@ class AbstractEncoding(abc.ABC):
     """Learns an encoder from training samples."""
 
     @abc.abstractmethod
-    def fit(self, data: OperatorData) -> AbstractEncoder:
+    def fit(self, data: AnyData) -> AbstractEncoder:
         """The encoder for these training samples."""
 
-    def fit_in(self, data: OperatorData, dtype: np.dtype) -> AbstractEncoder:
+    def fit_in(self, data: AnyData, dtype: np.dtype) -> AbstractEncoder:
         """The same with its numbers in the precision of the networks."""
-        encoder = self.fit(data)
-        return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, encoder)
+        return in_precision(self.fit(data), dtype)
 
 
 @dc.dataclass(frozen=True)
 class RawInputs(AbstractEncoding):
     """Inputs as they come, as in the paper."""
 
-    def fit(self, data: OperatorData) -> AbstractEncoder:
+    def fit(self, data: AnyData) -> AbstractEncoder:
         del data
         return Identity()
 
@@ -55,7 +55,7 @@ class StandardisedInputs(AbstractEncoding):
 
     function: str | None = None
 
-    def fit(self, data: OperatorData) -> AbstractEncoder:
+    def fit(self, data: AnyData) -> AbstractEncoder:
         inputs = data.flat_inputs
         if self.function is None:
             return fit_standardise(inputs)
@@ -69,7 +69,7 @@ class PrincipalInputs(AbstractEncoding):
 
     count: int
 
-    def fit(self, data: OperatorData) -> AbstractEncoder:
+    def fit(self, data: AnyData) -> AbstractEncoder:
         return fit_principal(data.flat_inputs, self.count)
 
 
@@ -82,9 +82,12 @@ class PredictiveInputs(AbstractEncoding):
 
     count: int
 
-    def fit(self, data: OperatorData) -> AbstractEncoder:
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        if isinstance(data, ScatteredData):
+            raise DataError("predictive coordinates need outputs at the same points for all samples")
         weights = relative_weights(data)
-        centred = data.outputs - np.average(data.outputs, axis=0, weights=weights)
+        outputs = data.outputs.reshape(data.samples, -1)
+        centred = outputs - np.average(outputs, axis=0, weights=weights)
         modes = principal_directions(centred * np.sqrt(weights)[:, None], tolerance=1e-3)[:3]
         return fit_predictive(data.flat_inputs, centred @ modes.T, weights, self.count)
 
@@ -97,7 +100,7 @@ class BasisInputs(AbstractEncoding):
     count: int
     interval: tuple[float, float] = (-1.0, 1.0)
 
-    def fit(self, data: OperatorData) -> AbstractEncoder:
+    def fit(self, data: AnyData) -> AbstractEncoder:
         (name, function), *others = data.inputs.items()
         if others or function.sensors is None or function.sensor_weights is None:
             raise DataError(
@@ -108,19 +111,55 @@ class BasisInputs(AbstractEncoding):
         )
 
 
-def relative_weights(data: OperatorData) -> Float[np.ndarray, " samples"]:
+@dc.dataclass(frozen=True)
+class PerInput(AbstractEncoding):
+    """Every input function with an encoding of its own, by name."""
+
+    encodings: tuple[tuple[str, AbstractEncoding], ...]
+
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        named = dict(self.encodings)
+        if set(named) != set(data.inputs):
+            given, known = ", ".join(named), ", ".join(data.inputs)
+            raise DataError(f"inputs: encoders are given for {given}, but the inputs are {known}")
+        parts = [named[name].fit(dc.replace(data, inputs={name: f})) for name, f in data.inputs.items()]
+        return Parallel(tuple(parts), tuple(f.values.shape[1] for f in data.inputs.values()))
+
+
+def relative_weights(data: AnyData) -> Float[np.ndarray, " samples"]:
     """Sample weights 1 / |u|^2 times those of the data, with mean 1: every sample counts by its relative error."""
-    squares = np.mean(data.outputs**2, axis=1)
-    weights = np.ones(data.samples) if data.sample_weights is None else data.sample_weights
-    weights = weights / np.maximum(squares, np.finfo(float).tiny)
+    weights = channel_weights(data, True, None)
+    assert weights is not None
+    weights = weights.mean(axis=1)
     return weights / weights.mean()
+
+
+def channel_weights(
+    data: AnyData, is_relative: bool, output: OutputMap | None
+) -> Float[np.ndarray, "samples channels"] | None:
+    """Weights of every sample and channel, in the units in which an output map leaves the raw fields."""
+    if not is_relative and data.sample_weights is None:
+        return None
+    weights = np.ones(data.samples) if data.sample_weights is None else data.sample_weights
+    weights = np.repeat(weights[:, None], data.channels, axis=1)
+    if is_relative:
+        squares = np.nanmean(data.outputs**2, axis=1).reshape(data.samples, -1)
+        scale = 1.0 if output is None else np.asarray(output.scale)
+        weights = weights * scale**2 / np.maximum(squares, np.finfo(float).tiny)
+    return weights / weights.mean() if is_relative else weights
 
 
 _COUNTED = {"principal": PrincipalInputs, "predictive": PredictiveInputs}
 
 
 def parse_encoding(text: str) -> AbstractEncoding:
-    """The record for "none", "standardise", "log", "inverse", "inverse-root", "principal:3", "legendre:8" ..."""
+    """The record for "none", "standardise", "log", "inverse", "inverse-root", "principal:3", "legendre:8" ...
+
+    Several input functions may each have their own: "kappa=log,f=principal:8".
+    """
+    if "=" in text:
+        pairs = [part.split("=", 1) for part in text.split(",")]
+        return PerInput(tuple((pair[0].strip(), parse_encoding(pair[-1].strip())) for pair in pairs))
     name, _, count = text.partition(":")
     if name in _COUNTED and count.isdecimal():
         return _COUNTED[name](int(count))

@@ -1,6 +1,5 @@
 """`fit`: from data and a method to an operator."""
 
-import dataclasses as dc
 import math
 
 import jax
@@ -8,19 +7,19 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..data import OperatorData
+from ..data import AnyData
 from ..errors import DivergedError
 from ..minimisers import OnStep
-from ._encodings import relative_weights
 from ._methods import Method, Monolithic, TwoStep
 from ._monolithic import fit_monolithic, fit_monolithic_projected
+from ._prepared import prepare
 from ._result import FitResult
 from ._trunks import TrunkResult
 from ._two_step import fit_two_step
 
 
 def fit(
-    data: OperatorData,
+    data: AnyData,
     method: Method,
     *,
     key: PRNGKeyArray | int = 0,
@@ -37,17 +36,16 @@ def fit(
 
     Double precision is switched on inside and nowhere else.
     """
-    if method.is_relative:
-        data = dc.replace(data, sample_weights=relative_weights(data))
     dtype = np.dtype(np.float64 if method.precision == "double" else np.float32)
     with jax.enable_x64(True):
-        key = jr.key(key) if isinstance(key, int) else key
+        key = jr.key(int(key)) if isinstance(key, int | np.integer) else key
+        prepared = prepare(data, method, dtype)
         if isinstance(method, TwoStep):
-            result = fit_two_step(data, method, dtype=dtype, key=key, trunk_result=trunk_result, on_step=on_step)
+            result = fit_two_step(prepared, method, key=key, trunk_result=trunk_result, on_step=on_step)
         elif isinstance(method, Monolithic):
-            result = fit_monolithic(data, method, dtype=dtype, key=key, on_step=on_step)
+            result = fit_monolithic(prepared, method, key=key, on_step=on_step)
         else:
-            result = fit_monolithic_projected(data, method, dtype=dtype, key=key, on_step=on_step)
+            result = fit_monolithic_projected(prepared, method, key=key, on_step=on_step)
     if throw and result.status == "diverged":
         bad = next(step for step in result.history if not math.isfinite(step.loss))
         raise DivergedError(

@@ -7,8 +7,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..data import OperatorData
+from ..errors import UsageError
 from ..minimisers import AbstractMinimiser, Adam, OnStep, minimise
+from ._fields import AnyFields, ScatteredFields
 from ._losses import Batches, FreeCoefficients, make_loss, plain_loss
 from ._trunks import AbstractTrunkFit, TrunkResult
 
@@ -23,17 +24,19 @@ class JointTrunk(AbstractTrunkFit):
     batches: Batches = Batches()
 
     def fit(
-        self, data: OperatorData, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
+        self, fields: AnyFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
     ) -> TrunkResult:
-        self.network.check(data)
+        if isinstance(fields, ScatteredFields):
+            raise UsageError("samples at points of their own need a projected trunk: set trunk.projected = true")
+        self.network.check(*fields.points.shape)
         trunk_key, matrix_key, run_key = jr.split(key, 3)
         trunk = self.network.make(dtype=dtype, key=trunk_key)
-        functions = trunk.width + 1
+        rows, functions = fields.samples, trunk.width + 1
         # The paper does not say how A starts; like a linear layer, so that Phi A is of the size of Phi.
-        matrix = jr.normal(matrix_key, (data.samples, functions), dtype) / jnp.sqrt(jnp.asarray(functions, dtype))
-        no_inputs = jnp.zeros((data.samples, 0), dtype)
+        matrix = jr.normal(matrix_key, (rows, functions), dtype) / jnp.sqrt(jnp.asarray(functions, dtype))
+        no_inputs = jnp.zeros((rows, 0), dtype)
         result = minimise(
-            make_loss(data, no_inputs, p=self.p, batches=self.batches, dtype=dtype),
+            make_loss(fields, no_inputs, p=self.p, batches=self.batches, dtype=dtype),
             FreeCoefficients(trunk, matrix),
             self.minimiser,
             iterations=self.iterations,
@@ -42,14 +45,15 @@ class JointTrunk(AbstractTrunkFit):
             on_step=on_step,
         )
         best: FreeCoefficients = result.parameters
-        A = np.asarray(best.matrix)
+        A, Phi = np.asarray(best.matrix), np.asarray(best.trunk(jnp.asarray(fields.points, dtype)))
         return TrunkResult(
             best.trunk,
             A,
             is_projected=False,
-            loss=plain_loss(A, np.asarray(best.trunk(jnp.asarray(data.points, dtype))), data.outputs, p=self.p),
+            loss=plain_loss(A, Phi, fields.outputs, p=self.p),
             status=result.status,
             iterations=result.iterations,
             seconds=result.seconds,
             history=result.history,
+            p=self.p,
         )

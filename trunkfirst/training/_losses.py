@@ -13,11 +13,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..data import OperatorData
 from ..errors import ValueRangeError
 from ..linear import compress
 from ..minimisers import AbstractObjective, Parameters, draw
 from ..networks import Branch, Trunk
+from ._fields import Fields
 
 
 @dc.dataclass(frozen=True)
@@ -145,7 +145,7 @@ class CompressedLoss(AbstractObjective):
 
 
 def make_loss(
-    data: OperatorData,
+    fields: Fields,
     inputs: Float[Array, "samples features"],
     *,
     p: float,
@@ -155,17 +155,17 @@ def make_loss(
     """The cheapest loss that computes what is asked."""
     if not 1 <= p < np.inf:
         raise ValueRangeError(f"p is {p}; the loss |error|^p needs p >= 1")
-    points = jnp.asarray(data.points, dtype)
+    points = jnp.asarray(fields.points, dtype)
     point_weights, sample_weights = (
-        mean_one(data.point_weights, len(points)),
-        mean_one(data.sample_weights, len(inputs)),
+        mean_one(fields.point_weights, len(points)),
+        mean_one(fields.sample_weights, fields.samples),
     )
     if p == 2 and batches.is_everything:
         point_roots, sample_roots = np.sqrt(point_weights), np.sqrt(sample_weights)
-        compressed = compress(data.outputs * point_roots * sample_roots[:, None])
+        compressed = compress(fields.outputs * point_roots * sample_roots[:, None])
         arrays = (compressed.directions, compressed.factor, point_roots, sample_roots)
         return CompressedLoss(points, inputs, *(jnp.asarray(array, dtype) for array in arrays))
-    outputs, *weights = (jnp.asarray(array, dtype) for array in (data.outputs, point_weights, sample_weights))
+    outputs, *weights = (jnp.asarray(array, dtype) for array in (fields.outputs, point_weights, sample_weights))
     return OutputLoss(points, inputs, outputs, weights[0], weights[1], p, batches)
 
 

@@ -6,8 +6,10 @@ from typing import Literal, TypeAlias
 from ..linear import QR, AbstractOrthonormaliser
 from ..minimisers import LBFGS, AbstractMinimiser, Adam
 from ..regressors import AbstractRegressor, BranchSettings, NetworkRegressor
+from ._coordinates import CoordinateSettings
 from ._encodings import AbstractEncoding, RawInputs
 from ._losses import Batches
+from ._outputs import OutputSettings
 from ._trunks import AbstractTrunkFit, TrunkSettings
 
 Precision: TypeAlias = Literal["double", "single"]
@@ -24,6 +26,8 @@ class TwoStep:
     branch: AbstractRegressor = NetworkRegressor()
     orthonormalise: AbstractOrthonormaliser | None = QR()
     inputs: AbstractEncoding = RawInputs()
+    coordinates: CoordinateSettings = CoordinateSettings()
+    outputs: OutputSettings = OutputSettings()
     is_relative: bool = False
     """Weight every sample by 1 / |u|^2, so that relative errors count, in both steps."""
     precision: Precision = "double"
@@ -39,6 +43,8 @@ class Monolithic:
     trunk: TrunkSettings
     branch: BranchSettings = BranchSettings()
     inputs: AbstractEncoding = RawInputs()
+    coordinates: CoordinateSettings = CoordinateSettings()
+    outputs: OutputSettings = OutputSettings()
     minimiser: AbstractMinimiser = Adam()
     iterations: int = 10_000
     p: float = 2.0
@@ -56,6 +62,8 @@ class MonolithicProjected:
     trunk: TrunkSettings
     branch: BranchSettings = BranchSettings()
     inputs: AbstractEncoding = RawInputs()
+    coordinates: CoordinateSettings = CoordinateSettings()
+    outputs: OutputSettings = OutputSettings()
     minimiser: AbstractMinimiser = LBFGS()
     iterations: int = 6000
     ridge: float = 1e-3

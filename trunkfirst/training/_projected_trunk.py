@@ -1,10 +1,8 @@
 """Step 1 as separable least squares: the coefficients are solved for, only the trunk is searched."""
 
 import dataclasses as dc
-import functools as ft
-import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,15 +10,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..data import OperatorData
+from ..errors import UsageError
 from ..linear import compress
 from ..minimisers import (
     LBFGS,
     AbstractFeatures,
     AbstractMinimiser,
+    AbstractObjective,
     Minimised,
     OnStep,
-    Parameters,
     SeparableProblem,
     Stopping,
     minimise,
@@ -28,8 +26,15 @@ from ..minimisers import (
 )
 from ..networks import ACTIVATIONS, Perceptron, Trunk
 from ._bilinear import hidden_layers
+from ._fields import AnyFields, Fields, ScatteredFields
+from ._halving import fade_ridge, successive_halving
 from ._losses import FreeCoefficients, make_loss, mean_one, plain_loss
+from ._scattered import residuals, scattered_problem, some_samples
 from ._trunks import AbstractTrunkFit, TrunkResult, passed_on
+
+# Shares of the iterations that are spent with smaller ridges, and how much smaller they are.
+_FADES = (0.1, 0.01)
+_FADE_SHARE = 0.125
 
 
 @dc.dataclass(frozen=True)
@@ -38,8 +43,9 @@ class ProjectedTrunk(AbstractTrunkFit):
 
     The outputs enter through their thin factor, so that an iteration costs the same for any number of
     samples. ReLU trunks depend on where they start: `starts` of them run side by side, and again and again the
-    worse half is given up. For p other than 2, which allows no compression, the result is where the trunk and
-    A are then trained together on the loss asked for.
+    worse half is given up. In the last quarter of the iterations the ridge fades to a hundredth. For p other
+    than 2, which allows no compression, the result is where the trunk and A are then trained together on the
+    loss asked for.
     """
 
     minimiser: AbstractMinimiser = LBFGS()
@@ -50,55 +56,87 @@ class ProjectedTrunk(AbstractTrunkFit):
     stopping: Stopping = Stopping()
 
     def fit(
-        self, data: OperatorData, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
+        self, fields: AnyFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
     ) -> TrunkResult:
-        self.network.check(data)
+        self.network.check(*fields.points.shape)
+        if isinstance(fields, ScatteredFields) and self.p != 2:
+            raise UsageError("samples at points of their own need p = 2")
         start = time.perf_counter()
         begin, run = jr.split(key)
         trunks = [self.network.make(dtype=dtype, key=k) for k in jr.split(begin, self.starts)]
-        result = successive_halving(
-            self._problem(data, dtype),
-            [_searched(trunk.network) for trunk in trunks],
-            self.minimiser,
-            iterations=self.iterations,
-            stopping=self.stopping,
-            key=run,
-            on_step=on_step,
-        )
+        result = self._search(fields, trunks, dtype, run, on_step)
         searched: Searched = result.parameters
         trunk = passed_on(searched.network, trunks[0]) if searched.is_hidden else Trunk(searched.network)
-        factors = FreeCoefficients(trunk, jnp.asarray(_least_squares(trunk, data, self.ridge)))
-        if self.p != 2:
-            result = self._polish(data, factors, run, on_step)
-            factors = result.parameters
-        Phi = np.asarray(factors.trunk(jnp.asarray(data.points, dtype)))
-        coefficients = np.asarray(factors.matrix)
+        A = _least_squares(trunk, fields, self.ridge * min(_FADES))
+        if self.p != 2 and isinstance(fields, Fields):
+            result = self._polish(fields, FreeCoefficients(trunk, jnp.asarray(A)), run, on_step)
+            trunk, A = result.parameters.trunk, np.asarray(result.parameters.matrix)
         return TrunkResult(
-            factors.trunk,
-            coefficients,
+            trunk,
+            A,
             is_projected=self.p == 2,
-            loss=plain_loss(coefficients, Phi, data.outputs, p=self.p),
+            loss=trunk_loss(trunk, A, fields, p=self.p),
             status=result.status,
             iterations=result.iterations,
             seconds=time.perf_counter() - start,
             history=result.history,
+            p=self.p,
+        )
+
+    def start(self, *, dtype: np.dtype, key: PRNGKeyArray) -> "Searched":
+        """A new trunk as the search sees it."""
+        return _searched(self.network.make(dtype=dtype, key=key).network)
+
+    def _search(
+        self,
+        fields: AnyFields,
+        trunks: Sequence[Trunk],
+        dtype: np.dtype,
+        key: PRNGKeyArray,
+        on_step: OnStep | None,
+    ) -> Minimised:
+        problem = trunk_problems(fields, dtype)
+        fading = max(int(_FADE_SHARE * self.iterations), 1)
+        first = successive_halving(
+            problem(self.ridge),
+            [_searched(trunk.network) for trunk in trunks],
+            self.minimiser,
+            iterations=max(self.iterations - len(_FADES) * fading, 1),
+            stopping=self.stopping,
+            key=key,
+            on_step=on_step,
+        )
+        return fade_ridge(
+            first,
+            problem,
+            [self.ridge * share for share in _FADES],
+            self.minimiser,
+            iterations=fading,
+            stopping=self.stopping,
+            key=key,
+            on_step=on_step,
         )
 
     def _polish(
-        self, data: OperatorData, start: FreeCoefficients, key: PRNGKeyArray, on_step: OnStep | None
+        self, fields: Fields, start: FreeCoefficients, key: PRNGKeyArray, on_step: OnStep | None
     ) -> Minimised:
         dtype = start.matrix.dtype
-        loss = make_loss(data, jnp.zeros((data.samples, 0), dtype), p=self.p, dtype=dtype)
+        loss = make_loss(fields, jnp.zeros((fields.samples, 0), dtype), p=self.p, dtype=dtype)
         return minimise(
             loss, start, self.minimiser, iterations=self.iterations, key=key, stage="trunk", on_step=on_step
         )
 
-    def _problem(self, data: OperatorData, dtype: np.dtype) -> SeparableProblem:
-        roots = np.sqrt(mean_one(data.point_weights, len(data.points)))
-        outputs = data.outputs * roots * np.sqrt(mean_one(data.sample_weights, data.samples))[:, None]
-        factor = compress(outputs).factor.T  # (points, rank)
-        features = TrunkFeatures(jnp.asarray(data.points, dtype), jnp.asarray(roots, dtype))
-        return SeparableProblem(features, jnp.asarray(factor, dtype), self.ridge, float(outputs.size))
+
+def trunk_problems(fields: AnyFields, dtype: np.dtype) -> Callable[[float], AbstractObjective]:
+    """The problem for any ridge: with the thin factor of the outputs, or with samples enough."""
+    if isinstance(fields, ScatteredFields):
+        some = some_samples(fields)
+        return lambda ridge: scattered_problem(some, ridge, dtype)
+    roots = np.sqrt(mean_one(fields.point_weights, len(fields.points)))
+    outputs = fields.outputs * roots * np.sqrt(mean_one(fields.sample_weights, fields.samples))[:, None]
+    factor = jnp.asarray(compress(outputs).factor.T, dtype)  # (points, rank)
+    features = TrunkFeatures(jnp.asarray(fields.points, dtype), jnp.asarray(roots, dtype))
+    return lambda ridge: SeparableProblem(features, factor, ridge, float(outputs.size))
 
 
 class TrunkFeatures(AbstractFeatures):
@@ -135,47 +173,39 @@ def _searched(network: Perceptron) -> Searched:
     return Searched(hidden_layers(network), True)
 
 
-def successive_halving(
-    problem: SeparableProblem,
-    starts: Sequence[Parameters],
-    minimiser: AbstractMinimiser,
-    *,
-    iterations: int,
-    stopping: Stopping,
-    key: PRNGKeyArray,
-    on_step: OnStep | None,
-) -> Minimised:
-    """Minimise from all starts for a while, keep the better half by training loss, and so on; finish the best.
-
-    Each round takes about a quarter of the iterations in all, whatever the number of starts.
-    """
-    go_on = ft.partial(minimise, problem, minimiser=minimiser, key=key, on_step=on_step)
-    runs = [minimise(problem, start, minimiser, iterations=1, key=key) for start in starts]
-    share = max(iterations // (4 * len(starts)), 20)
-    reached = 1
-    while len(runs) > 1:
-        reached += share
-        share *= 2
-        runs = [
-            go_on(run.parameters, iterations=reached, state=run.state, stage=f"start {number + 1}")
-            for number, run in enumerate(runs)
-        ]
-        if any(run.status == "interrupted" for run in runs):
-            return dc.replace(min(runs, key=_value), status="interrupted")
-        runs = sorted(runs, key=_value)[: (len(runs) + 1) // 2]
-    best = runs[0]
-    return go_on(best.parameters, iterations=iterations, state=best.state, stage="trunk", stopping=stopping)
+def reuse_trunk(trunk: Trunk, fields: AnyFields, *, ridge: float = 1e-6) -> TrunkResult:
+    """Step 1 with a trunk that is kept as it is: only the coefficients of these fields are solved for."""
+    begin = time.perf_counter()
+    bare = Trunk(trunk.network)
+    A = _least_squares(bare, fields, ridge)
+    return TrunkResult(
+        bare,
+        A,
+        is_projected=True,
+        loss=trunk_loss(bare, A, fields, p=2.0),
+        status="finished",
+        iterations=0,
+        seconds=time.perf_counter() - begin,
+        history=(),
+    )
 
 
-def _value(run: Minimised) -> float:
-    return run.value if math.isfinite(run.value) else math.inf
-
-
-def _least_squares(trunk: Trunk, data: OperatorData, ridge: float) -> Float[np.ndarray, "samples functions"]:
+def _least_squares(trunk: Trunk, fields: AnyFields, ridge: float) -> Float[np.ndarray, "rows functions"]:
     dtype = trunk.network.weights[0].dtype
-    roots = jnp.asarray(np.sqrt(mean_one(data.point_weights, len(data.points))), dtype)
-    Phi = trunk(jnp.asarray(data.points, dtype)) * roots[:, None]
-    return np.asarray(_solve(Phi, jnp.asarray(data.outputs, dtype).T * roots[:, None], ridge)).T
+    if isinstance(fields, ScatteredFields):
+        solved = scattered_problem(fields, ridge, dtype).coefficients(trunk.network)
+        return np.asarray(solved).reshape(fields.samples, -1)
+    roots = jnp.asarray(np.sqrt(mean_one(fields.point_weights, len(fields.points))), dtype)
+    Phi = trunk(jnp.asarray(fields.points, dtype)) * roots[:, None]
+    return np.asarray(_solve(Phi, jnp.asarray(fields.outputs, dtype).T * roots[:, None], ridge)).T
+
+
+def trunk_loss(trunk: Trunk, A: Float[np.ndarray, "rows functions"], fields: AnyFields, *, p: float) -> float:
+    """Mean of |error|^p over all values, without weights."""
+    Phi = np.asarray(trunk(jnp.asarray(fields.points, A.dtype)))
+    if isinstance(fields, ScatteredFields):
+        return float(np.mean(np.abs(residuals(Phi, A, fields)) ** p))
+    return plain_loss(A, Phi, fields.outputs, p=p)
 
 
 _solve = eqx.filter_jit(solve_ridge)

@@ -3,10 +3,10 @@
 import dataclasses as dc
 from typing import Any
 
-from ..data import OperatorData
-from ..linear import trunk_limit
+from ..linear import is_limited_by_network, trunk_limit, trunk_limit_bounds
 from ..minimisers import Status, Step
 from ..networks import Operator, Trunk
+from ._fields import AnyFields, ScatteredFields
 from ._trunks import TrunkResult
 
 
@@ -27,7 +27,7 @@ class FitResult:
 
 
 def trunk_diagnostics(
-    data: OperatorData,
+    fields: AnyFields,
     trunk: Trunk,
     *,
     loss: float,
@@ -35,13 +35,28 @@ def trunk_diagnostics(
     iterations: int,
     rank: int,
     condition: float | None = None,
+    p: float = 2.0,
 ) -> dict[str, Any]:
-    """The part `trunk` of `metrics.json`."""
+    """The part `trunk` of `metrics.json`; `p` is the power of the loss."""
     return {
         "loss": loss,
-        "limit": trunk_limit(data.outputs, trunk.effective_width),
+        **_limits(fields, trunk.effective_width, p),
         "rank": rank,
         "condition": condition,
         "seconds": seconds,
         "iterations": iterations,
+    }
+
+
+def _limits(fields: AnyFields, width: int, p: float) -> dict[str, Any]:
+    """How low the loss can be: for p = 1 two bounds, for p other than 1 and 2 or scattered points not known."""
+    if isinstance(fields, ScatteredFields):
+        return {"limit": None, "limit_upper": None, "is_limited_by_network": None}
+    outputs = fields.outputs
+    squared = trunk_limit(outputs, width)
+    lower, upper = trunk_limit_bounds(outputs, width) if p == 1 else (squared if p == 2 else None, None)
+    return {
+        "limit": lower,
+        "limit_upper": upper,
+        "is_limited_by_network": is_limited_by_network(outputs, squared),
     }

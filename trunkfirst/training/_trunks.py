@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from ..data import OperatorData
 from ..errors import DataError, WidthError
 from ..minimisers import OnStep, Status, Step
 from ..networks import Perceptron, Trunk, make_perceptron
+from ._fields import AnyFields
 
 
 @dc.dataclass(frozen=True)
@@ -21,17 +21,16 @@ class TrunkSettings:
     activation: str = "relu"
     initialisation: str = "he"
 
-    def check(self, data: OperatorData) -> None:
-        """The trunk must fit the points: right coordinates, and fewer functions than points."""
-        points, coordinates = data.points.shape
+    def check(self, count: int, coordinates: int) -> None:
+        """The trunk must fit so many points: right (encoded) coordinates, and fewer functions than points."""
         if self.architecture[0] != coordinates:
             raise DataError(
                 f"trunk: the architecture {self.architecture} starts with {self.architecture[0]}, "
                 f"but points have {coordinates} coordinates"
             )
-        if self.architecture[-1] >= points:
+        if self.architecture[-1] >= count:
             raise WidthError(
-                f"trunk: width N = {self.architecture[-1]} needs more than N output points, got {points}; "
+                f"trunk: width N = {self.architecture[-1]} needs more than N output points, got {count}; "
                 "use a narrower trunk or more points"
             )
 
@@ -62,6 +61,8 @@ class TrunkResult:
     iterations: int
     seconds: float
     history: tuple[Step, ...]
+    p: float = 2.0
+    """The power of the loss."""
 
 
 @dc.dataclass(frozen=True)
@@ -72,9 +73,9 @@ class AbstractTrunkFit(abc.ABC):
 
     @abc.abstractmethod
     def fit(
-        self, data: OperatorData, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
+        self, fields: AnyFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
     ) -> TrunkResult:
-        """Fit the trunk to the outputs of `data`."""
+        """Fit the trunk to the `fields`."""
 
 
 def passed_on(layers: Perceptron, like: Trunk) -> Trunk:

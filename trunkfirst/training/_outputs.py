@@ -1,0 +1,100 @@
+"""What is known of the outputs beforehand: positive, fixed on some sides, how much each channel counts."""
+
+import dataclasses as dc
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ..data import AnyData
+from ..errors import DataError, SettingError
+from ..networks import Boundary, OutputMap
+
+# A point this near to a fixed side, in units of the box, lies on it.
+_NO_DISTANCE = 1e-12
+
+
+@dc.dataclass(frozen=True)
+class OutputSettings:
+    """How raw fields become outputs.
+
+    `fixed` names sides of the box of the points by coordinate and end, "x-" or "t+", where every output is
+    `value`. `is_positive` learns the logarithm. `channel_weights` say how much each channel counts; every
+    channel is measured in units of its own mean square first, so equal weights mean equal care.
+    """
+
+    fixed: tuple[str, ...] = ()
+    value: float = 0.0
+    is_positive: bool = False
+    channel_weights: tuple[float, ...] | None = None
+
+    def fit(self, data: AnyData) -> OutputMap | None:
+        """The output map for these training samples; None where there is nothing to do."""
+        if not (self.fixed or self.is_positive or data.is_multichannel or self.channel_weights):
+            return None
+        _check_positive(data, self.is_positive)
+        scale = self._scale(data) if data.is_multichannel else np.ones(1)
+        if self.fixed and (self.is_positive or data.is_multichannel) and self.value != 0:
+            raise SettingError("output.value other than 0 needs one channel that is not learned as a logarithm")
+        boundary = _boundary(data, self.fixed, self.value) if self.fixed else None
+        return OutputMap(jnp.asarray(scale), boundary, self.is_positive)
+
+    def _scale(self, data: AnyData) -> Float[np.ndarray, " channels"]:
+        values = np.log(data.outputs) if self.is_positive else data.outputs
+        sizes = np.sqrt(np.nanmean(values**2, axis=(0, 1)))
+        weights = np.ones(data.channels) if self.channel_weights is None else np.asarray(self.channel_weights)
+        if len(weights) != data.channels or (weights <= 0).any():
+            raise SettingError(f"output.channel_weights: expected {data.channels} positive numbers")
+        return np.where(sizes > 0, sizes, 1.0) / np.sqrt(weights / weights.mean())
+
+
+def raw_outputs(
+    outputs: Float[np.ndarray, "..."], points: Float[np.ndarray, "... coordinates"], output: OutputMap | None
+) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "... points"]]:
+    """What the networks must give for these outputs, and the factor d(y) by which it counts at each point.
+
+    |d raw - (u - value)| weighted with w is |raw - (u - value) / d| weighted with w d^2: a hard boundary value
+    changes nothing but data and weights. Where d = 0 the value does not matter, and stands as zero.
+    """
+    shape = points.shape[:-1]
+    if output is None:
+        return outputs, np.ones(shape)
+    raw = (np.log(outputs) if output.is_positive else outputs) / np.asarray(output.scale)
+    if output.boundary is None:
+        return raw, np.ones(shape)
+    factor = np.asarray(output.boundary(jnp.asarray(points.reshape(-1, points.shape[-1])))).reshape(shape)
+    factor = np.where(factor > _NO_DISTANCE, factor, 0.0)
+    divisor = np.where(factor > 0, factor, np.inf)
+    divisor = divisor[..., None] if raw.ndim == 3 else divisor
+    return (raw - output.boundary.value) / divisor, factor
+
+
+def is_free(
+    points: Float[np.ndarray, "points coordinates"], output: OutputMap | None
+) -> Bool[np.ndarray, " points"]:
+    """Where the output is not fixed beforehand."""
+    if output is None or output.boundary is None:
+        return np.ones(len(points), bool)
+    return np.asarray(output.boundary(jnp.asarray(points))) > _NO_DISTANCE
+
+
+def _boundary(data: AnyData, fixed: tuple[str, ...], value: float) -> Boundary:
+    points = data.points.reshape(-1, data.points.shape[-1])
+    lower, upper = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
+    sides: list[tuple[int, bool]] = []
+    for text in fixed:
+        name, end = text[:-1], text[-1:]
+        if name not in data.coordinate_names or end not in "+-":
+            known = ", ".join(f"{name}- {name}+" for name in data.coordinate_names)
+            raise SettingError(f"output.fixed: {text!r} is no side; the sides are {known}")
+        sides.append((data.coordinate_names.index(name), end == "+"))
+    return Boundary(tuple(map(float, lower)), tuple(map(float, upper)), tuple(sides), value)
+
+
+def _check_positive(data: AnyData, is_positive: bool) -> None:
+    if is_positive and (data.outputs <= 0).any():
+        place = np.unravel_index(int(np.nanargmin(data.outputs)), data.outputs.shape)
+        raise DataError(
+            f"outputs: output.positive learns the logarithm, but the value at sample {place[0]}, point {place[1]} "
+            f"is {data.outputs[place]}; leave output.positive out"
+        )
