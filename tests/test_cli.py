@@ -18,10 +18,11 @@ from trunkfirst.data import OperatorData
 from trunkfirst.files import read_json, read_npz, verify_manifest
 from trunkfirst.networks import load
 from trunkfirst.problems import make_data
-from trunkfirst.runs import _run as runs_run
+from trunkfirst.runs import _prepare as runs_prepare
 
 NAME = "nonlinear-conductivity"
-COMMANDS = (("run",), ("compare",), ("report",), ("doctor",), ("data", "make"), ("data", "info"))
+DATA_COMMANDS = (("data", "make"), ("data", "info"), ("data", "check"), ("data", "convert"))
+COMMANDS = (("run",), ("compare",), ("report",), ("doctor",), *DATA_COMMANDS)
 # Few samples at few points, small networks of the shapes of other tests: what takes time is compiling.
 POINTS = ["--set", "data.points=random:30", "--set", "data.validation_share=0"]
 NETWORKS = ["--set", "trunk.architecture=[2, 6, 4]", "--set", "branch.architecture=[1, 6, 5]"]
@@ -44,7 +45,7 @@ def surroundings(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TRUNKFIRST_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        runs_run, "make_data", lambda problem, *, samples, points, progress: data_once(problem, samples, points)
+        runs_prepare, "make_data", lambda problem, *, samples, points, progress: data_once(problem, samples, points)
     )
     for module in (_run, _compare):
         monkeypatch.setattr(module, "write_report", lambda folder, **_: Path(folder) / "report.html")

@@ -11,7 +11,7 @@ import pytest
 from helpers import has_same_bits, waves
 
 from trunkfirst.data import OperatorData, Split
-from trunkfirst.errors import OutputExistsError, WidthError
+from trunkfirst.errors import DivergedError, OutputExistsError, WidthError
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
 from trunkfirst.minimisers import Step
 from trunkfirst.networks import load
@@ -222,6 +222,16 @@ class Impatient(Silent):
             raise KeyboardInterrupt
 
 
+class Listening(Silent):
+    """Remembers what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
 def test_an_interrupted_run_is_complete(tmp_path: Path):
     found = run(config_of(), tmp_path / "a", prepared=prepared(), reporter=Impatient("branch"))
     assert read_json(tmp_path / "a" / "metrics.json")["status"] == "interrupted"
@@ -274,6 +284,36 @@ def test_an_interrupt_ends_the_comparison(compared: Any, tmp_path: Path):
     found = compared([config_of(method) for method in METHODS], reporter=Impatient("branch"))
     assert [outcome.result.status for outcome in found.outcomes] == ["interrupted"]
     verify_manifest(tmp_path / "all")
+
+
+def test_a_method_that_diverges_does_not_end_the_comparison(compared: Any, tmp_path: Path):
+    wild = config_of("two-step-without-qr", trunk={"rate": 1e200})
+    listener = Listening()
+    found = compared([wild, config_of(), config_of("monolithic")], reporter=listener)
+    assert [outcome.result.status for outcome in found.outcomes] == ["diverged", "finished", "finished"]
+    assert [m["status"] for m in read_json(tmp_path / "all" / "metrics.json")] == [
+        "diverged",
+        "finished",
+        "finished",
+    ]
+    assert any(text.startswith("two-step-without-qr-seed0: diverged") for text in listener.said)
+    verify_manifest(tmp_path / "all")
+    # It has no say about claims; those about the others are judged.
+    claims = {claim.claim: claim.holds for claim in found.claims}
+    assert claims["without QR the errors are much higher and unstable"] is None
+    assert claims["trunk loss two orders below the monolithic loss"] is not None
+
+
+def test_a_run_alone_raises_where_it_diverges(tmp_path: Path):
+    with pytest.raises(DivergedError):
+        run(config_of(trunk={"rate": 1e200}), tmp_path / "a", prepared=prepared())
+
+
+def test_a_monolithic_method_shares_no_step_1(compared: Any):
+    listener = Listening()
+    trunk = {"iterations": 2, "projected": True, "minimiser": "l-bfgs", "architecture": (2, 4, 4), "starts": 1}
+    compared([config_of(m, trunk=trunk) for m in ("two-step", "monolithic-projected")], reporter=listener)
+    assert not any("taken over" in text for text in listener.said)
 
 
 def fake(method: str, **sections: dict[str, float]) -> Any:

@@ -9,7 +9,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ..errors import TrunkfirstError, UsageError
-from ._options import Iterations, Json, Out, Preset, Quiet, Samples, Seed, Settings, Target
+from ._options import Iterations, Json, Keys, Out, Preset, Quiet, Samples, Seed, Settings, Target
 
 app = typer.Typer(
     name="trunkfirst",
@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(help="Make and describe data.", no_args_is_help=True, rich_markup_mode=None)
+data_app = typer.Typer(help="Make, check, describe and convert data.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data")
 
 
@@ -126,6 +126,96 @@ def compare(
 
 
 @app.command()
+def fit(
+    data: Annotated[
+        Path | None, typer.Option(help="Your data: .npz, .mat, .h5 or a folder of CSV files.", show_default=False)
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results; must not exist or be empty.")] = Path(
+        "runs/fit"
+    ),
+    config: Annotated[
+        Path | None, typer.Option(help="Settings in a TOML file; all are optional.", show_default=False)
+    ] = None,
+    minutes: Annotated[float, typer.Option(min=0.1, help="About how long it may take.")] = 5.0,
+    test_share: Annotated[
+        float, typer.Option(min=0.0, max=0.9, help="Share of samples kept for judging; 0 if you keep your own.")
+    ] = 0.1,
+    earlier: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="DIR", help="Add the samples to an earlier fit.", show_default=False),
+    ] = None,
+    seed: Seed = None,
+    settings: Settings = None,
+    keys: Keys = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Train on your own data: inputs, points and outputs in a file, and nothing else to set.
+
+    Widths, encoders, weights and branch are chosen on validation samples; everything chosen stands in
+    config.toml and can be set by hand. `trunkfirst data check FILE` says beforehand what a file holds.
+
+    Example: trunkfirst fit --data my.npz --out runs/mine
+    """
+    from ._fit import fit_command
+
+    return fit_command(
+        data=data,
+        config=config,
+        minutes=minutes,
+        test_share=test_share,
+        earlier=earlier,
+        seed=seed,
+        settings=settings or [],
+        keys=keys or [],
+        out=out,
+        json=json,
+        quiet=quiet,
+    )
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Data to judge on.", show_default="the run's own test samples")
+    ] = None,
+    keys: Keys = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Judge a trained operator on samples that it has not seen.
+
+    Example: trunkfirst evaluate runs/mine --data test.npz
+    """
+    from ._own_data import parse_keys
+    from ._predict import evaluate_command
+
+    return evaluate_command(folder, data=data, keys=parse_keys(keys or []), json=json, quiet=quiet)
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
+    inputs: Annotated[Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), or .csv.")],
+    out: Annotated[Path, typer.Option(help="The .npz file to write.")],
+    points: Annotated[
+        Path | None, typer.Option(help="Where to predict.", show_default="the training points")
+    ] = None,
+    level: Annotated[float, typer.Option(min=0.5, max=0.99, help="Confidence of the intervals.")] = 0.9,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Predict the outputs of new inputs, at any points, with intervals where the run has them.
+
+    Example: trunkfirst predict runs/mine --inputs new.npz --out predicted.npz
+    """
+    from ._predict import predict_command
+
+    return predict_command(folder, inputs=inputs, points=points, out=out, level=level, json=json, quiet=quiet)
+
+
+@app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or compare.")],
     json: Json = False,
@@ -176,3 +266,43 @@ def data_info(
     from ._data import info_command
 
     return info_command(problem, samples=samples, json=json, quiet=quiet)
+
+
+@data_app.command("check")
+def data_check(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help=".npz, .mat, .h5, or a folder with inputs.csv, points.csv, outputs.csv."
+        ),
+    ],
+    keys: Keys = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Say what is in your own file: axes, sizes, ranges, rank, the best reachable error, and what looks wrong.
+
+    Example: trunkfirst data check my.mat --key inputs=a --key points=x --key outputs=u
+    """
+    from ._own_data import check_command
+
+    return check_command(file, keys=keys or [], json=json, quiet=quiet)
+
+
+@data_app.command("convert")
+def data_convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A file that data check can read.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help=".npz, .mat or .h5; without an ending a folder of .csv files.")
+    ],
+    keys: Keys = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Write data in another format, under the usual names.
+
+    Example: trunkfirst data convert my.mat my.npz --key inputs=a --key points=x --key outputs=u
+    """
+    from ._own_data import convert_command
+
+    return convert_command(source, target, keys=keys or [], json=json, quiet=quiet)

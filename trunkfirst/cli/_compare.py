@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from ..data import OperatorData
 from ..report import write_report
 from ..runs import compare
 from ._console import TerminalReporter, print_json, print_table, say
@@ -13,15 +14,16 @@ from ._settings import default_folder, resolve
 def compare_command(target: str, *, seeds: int, out: Path | None, json: bool, quiet: bool, **options: Any) -> int:
     """Carry out several methods and print them beside the paper."""
     configs = resolve(target, **options)
-    folder = out or default_folder(f"{configs[0].problem}-compare")
+    folder = out or default_folder(f"{configs[0].name}-compare")
     with TerminalReporter(quiet=quiet or json) as reporter:
         comparison = compare(configs, folder, seeds=seeds, reporter=reporter)
-    page = write_report(folder, data=comparison.data)
+    data = comparison.data
+    page = write_report(folder, data=data if isinstance(data, OperatorData) else None)
     if json:
         print_json([outcome.metrics for outcome in comparison.outcomes])
     else:
         rows = [metrics_row(outcome.metrics) for outcome in comparison.outcomes]
-        print_table(configs[0].problem, rows[0][0], [row for _, row in rows], quiet=quiet)
+        print_table(configs[0].name, rows[0][0], [row for _, row in rows], quiet=quiet)
         claims = [
             [claim.claim, claim.paper, claim.ours, {True: "yes", False: "no", None: "-"}[claim.holds]]
             for claim in comparison.claims

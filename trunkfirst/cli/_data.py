@@ -1,4 +1,4 @@
-"""`trunkfirst data make` and `data info`."""
+"""`trunkfirst data make` and `data info`: data of the problems we solve."""
 
 from pathlib import Path
 from typing import Any

@@ -14,7 +14,7 @@ INTERRUPTED = 130
 def run_command(target: str, *, out: Path | None, json: bool, quiet: bool, **options: Any) -> int:
     """Carry out one configuration; the exit code is 130 if it was interrupted."""
     (config,) = resolve(target, **options)
-    folder = out or default_folder(f"{config.problem}-{config.method}-seed{config.seed}")
+    folder = out or default_folder(f"{config.name}-{config.method}-seed{config.seed}")
     with TerminalReporter(quiet=quiet or json) as reporter:
         outcome = run(config, folder, reporter=reporter)
     page = write_report(folder)
@@ -22,7 +22,7 @@ def run_command(target: str, *, out: Path | None, json: bool, quiet: bool, **opt
         print_json(outcome.metrics)
     else:
         columns, row = metrics_row(outcome.metrics)
-        print_table(f"{config.problem}", columns, [row], quiet=quiet)
+        print_table(f"{config.name}", columns, [row], quiet=quiet)
         say(f"report: {page}", quiet=quiet)
     return INTERRUPTED if outcome.result.status == "interrupted" else 0
 
@@ -44,7 +44,7 @@ def metrics_row(metrics: dict[str, Any]) -> tuple[list[str], list[str]]:
         "seconds",
     ]
     row = [
-        metrics["method"],
+        metrics["method"] if metrics["status"] == "finished" else f"{metrics['method']} ({metrics['status']})",
         str(metrics["seed"]),
         number(metrics["trunk"]["loss"]),
         number(branch.get("loss")),

@@ -6,10 +6,11 @@ import jax.random as jr
 import numpy as np
 
 from ..data import OperatorData
-from ..linear import principal_directions, relative_errors
+from ..linear import principal_directions
 from ..networks import AbstractEncoder
 from ..regressors import KernelRidge
 from ..training import relative_weights
+from ._evaluate import field_errors
 
 
 def kernel_baseline(train: OperatorData, test: OperatorData, encoder: AbstractEncoder) -> float:
@@ -19,10 +20,13 @@ def kernel_baseline(train: OperatorData, test: OperatorData, encoder: AbstractEn
     of which at most 4,000 are used.
     """
     weights = relative_weights(train)
-    modes = principal_directions(train.outputs * np.sqrt(weights)[:, None], tolerance=1e-12)
+    scale = np.sqrt(np.mean(train.outputs**2, axis=(0, 1)))  # one a channel
+    outputs = (train.outputs / scale).reshape(train.samples, -1)
+    modes = principal_directions(outputs * np.sqrt(weights)[:, None], tolerance=1e-12)
     with jax.enable_x64(True):
         inputs, test_inputs = (encoder(jnp.asarray(part.flat_inputs, jnp.float64)) for part in (train, test))
-        targets = jnp.asarray(train.outputs @ modes.T)
+        targets = jnp.asarray(outputs @ modes.T)
         regression = KernelRidge().fit(inputs, targets, jnp.asarray(weights), key=jr.key(0))
         coefficients = np.asarray(regression.branch(test_inputs))
-    return float(relative_errors(coefficients @ modes, test.outputs, point_weights=test.point_weights).mean())
+    predictions = (coefficients @ modes).reshape(test.outputs.shape) * scale
+    return float(field_errors(predictions, test.outputs, test).mean())

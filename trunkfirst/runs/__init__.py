@@ -14,16 +14,20 @@ from ._config import (
     to_toml,
 )
 from ._environment import environment
+from ._fit_own import fit_own, own_config
+from ._memory import Memory, read_memory
 from ._method import build_method
+from ._prepare import Prepared, prepare
 from ._presets import NETWORKS, PRESETS, preset_values
 from ._reporter import Reporter, Silent
-from ._run import Outcome, Prepared, prepare, run
+from ._run import Outcome, run
 
 __all__ = [
     "NETWORKS",
     "PRESETS",
     "Claim",
     "Comparison",
+    "Memory",
     "MethodName",
     "Outcome",
     "Prepared",
@@ -35,13 +39,16 @@ __all__ = [
     "check_used",
     "compare",
     "environment",
+    "fit_own",
     "load_config",
     "make_config",
     "merge",
+    "own_config",
     "parse_setting",
     "prepare",
     "preset_values",
     "put",
+    "read_memory",
     "run",
     "to_toml",
 ]

@@ -4,13 +4,15 @@ import dataclasses as dc
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..data import OperatorData
+from ..data import AnyData
 from ..files import prepare_directory, write_json, write_manifest
 from ..training import TrunkResult
+from ._choose import settle
 from ._claims import Claim, check_claims
 from ._config import RunConfig
+from ._prepare import prepare
 from ._reporter import Reporter, Silent
-from ._run import Outcome, choose, prepare, run
+from ._run import Outcome, run
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -20,7 +22,7 @@ class Comparison:
     folder: Path
     outcomes: tuple[Outcome, ...]
     claims: tuple[Claim, ...]
-    data: OperatorData
+    data: AnyData
 
 
 def compare(
@@ -32,12 +34,13 @@ def compare(
 ) -> Comparison:
     """Run each configuration with `seeds` seeds, starting with its own; they share problem, data and split.
 
-    Configurations with the same step 1 share it: the trunk is fitted once a seed.
+    Configurations with the same step 1 share it: the trunk is fitted once a seed. A fit that diverges is
+    written down as such and the others go on; it has no say about the claims.
     """
     folder = prepare_directory(folder)
     reporter = reporter or Silent()
     prepared = prepare(configs[0], reporter=reporter)
-    choice = choose(configs[0], prepared, reporter=reporter)
+    chosen = settle(configs[0], prepared, reporter=reporter)
     trunks: dict[str, TrunkResult] = {}
     outcomes: list[Outcome] = []
     for config in configs:
@@ -53,9 +56,12 @@ def compare(
                 folder / name,
                 prepared=prepared,
                 trunk_result=shared,
-                choice=choice,
+                chosen=chosen.applied_to(one),
                 reporter=reporter,
+                throw=False,
             )
+            if outcome.result.status == "diverged":
+                reporter.say(f"{name}: diverged, that is, met a number that is not finite; the others go on")
             if outcome.result.trunk_result is not None:
                 trunks[step1] = outcome.result.trunk_result
             outcomes.append(outcome)
@@ -66,12 +72,13 @@ def compare(
 
 def _step1(config: RunConfig) -> str:
     """What decides step 1, as text: equal texts, equal trunks. A monolithic fit has no step 1 to share."""
-    kind = "monolithic" if config.method == "monolithic" else "two-step"
+    kind = "monolithic" if config.method.startswith("monolithic") else "two-step"
     return f"{kind} {config.seed} {config.precision} {config.trunk!r} {config.loss!r}"
 
 
-def _finish(folder: Path, outcomes: list[Outcome], data: OperatorData) -> Comparison:
-    claims = check_claims(outcomes[0].config.problem, outcomes)
+def _finish(folder: Path, outcomes: list[Outcome], data: AnyData) -> Comparison:
+    sound = [outcome for outcome in outcomes if outcome.result.status != "diverged"]
+    claims = check_claims(outcomes[0].config.name, sound)
     write_json(folder / "metrics.json", [outcome.metrics for outcome in outcomes])
     write_json(folder / "claims.json", [dc.asdict(claim) for claim in claims])
     write_manifest(folder)

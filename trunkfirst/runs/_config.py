@@ -26,6 +26,8 @@ class Section(pydantic.BaseModel):
 class DataSection(Section):
     """Which samples, and how they are split."""
 
+    file: str | None = Field(default=None, description="your own data, instead of a problem")
+    keys: dict[str, str] = Field(default={}, description="what arrays are called in the file, by our names")
     samples: int | None = Field(
         default=None, ge=4, description="how many samples; the problem's own number if left out"
     )
@@ -56,6 +58,11 @@ class TrunkSection(Descent):
     activation: str = Field(default="relu", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid")
     initialisation: str = Field(default="he", description="he or xavier")
     starts: int = Field(default=8, ge=1, description="starts of the projected trunk, the worse half given up")
+    rescale: bool = Field(default=False, description="map the box of the output points to [-1, 1]")
+    periods: dict[str, float] = Field(
+        default={}, description="coordinates that repeat, by name, e.g. {x = 1.0}: the trunk is periodic in them"
+    )
+    fourier: int = Field(default=0, ge=0, description="random Fourier features beside the coordinates")
     batch_points: int | None = Field(default=None, ge=1, description="points a step of Adam; all if left out")
 
 
@@ -77,34 +84,60 @@ class OrthonormaliseSection(Section):
 class BranchSection(Descent):
     """The branch and step 2."""
 
-    kind: Literal["network", "active-neurons", "kernel", "linear"] = Field(
-        default="network", description="what stands as the branch"
+    kind: Literal["network", "convolution", "active-neurons", "kernel", "linear", "auto"] = Field(
+        default="network",
+        description="what stands as the branch; a convolution needs inputs on a grid; auto: chosen on validation",
     )
     architecture: Widths = Field(default=(1, 500, 51), description="(inputs, hidden widths ..., N + 1)")
     stacked: bool = Field(default=False, description="one network for each coefficient")
+    product: bool = Field(
+        default=False, description="one network for each input function, multiplied with each other (MIONet)"
+    )
+    skip: bool = Field(default=False, description="the inputs stand beside the last hidden layer")
+    decay: float = Field(
+        default=0.0, ge=0, description="penalty on the hidden layers of a projected branch, against overfitting"
+    )
     activation: str = Field(default="relu", description="as for the trunk")
     initialisation: str = Field(default="he", description="he or xavier")
     encoder: str = Field(
         default="auto",
         description="auto (chosen on validation), none, standardise, log, inverse, inverse-root, principal:3, "
-        "predictive:8, legendre:8, chebyshev:8, fourier:9",
+        "predictive:8, legendre:8, chebyshev:8, fourier:9; several inputs each its own: a=log,f=principal:8",
     )
     train_transform: bool = Field(default=False, description="monolithic only: train the transform T too")
+
+
+class OutputSection(Section):
+    """What is known of the outputs beforehand."""
+
+    fixed: tuple[str, ...] = Field(
+        default=(), description='sides of the box of the points where the output is known, e.g. ["x-", "t-"]'
+    )
+    value: float = Field(default=0.0, description="the output on these sides")
+    positive: bool = Field(default=False, description="learn the logarithm, so that every output is positive")
+    channels: Literal["shared", "separate"] = Field(
+        default="shared", description="several output channels: one trunk for all, or one for each"
+    )
+    channel_weights: tuple[float, ...] | None = Field(
+        default=None, description="how much each channel counts; all alike if left out"
+    )
+    intervals: bool = Field(default=False, description="prediction intervals, from five more fits of the branch")
 
 
 class LossSection(Section):
     """The loss of step 1 and of the monolithic methods."""
 
     p: float = Field(default=2.0, description="power of the entrywise norm, at least 1")
-    weights: Literal["relative", "none"] = Field(
-        default="relative", description="relative: every sample counts by its relative error, in both steps"
+    weights: Literal["relative", "none", "auto"] = Field(
+        default="relative",
+        description="relative: every sample counts by its relative error, in both steps; auto: by validation",
     )
 
 
 class RunConfig(Section):
     """Everything that decides a run."""
 
-    problem: str = Field(description="one of the problems by name")
+    problem: str | None = Field(default=None, description="one of the problems by name; or set data.file")
     method: MethodName = Field(
         default="two-step", description="two-step, two-step-without-qr, monolithic or monolithic-projected"
     )
@@ -115,7 +148,13 @@ class RunConfig(Section):
     trunk: TrunkSection = TrunkSection()
     orthonormalise: OrthonormaliseSection = OrthonormaliseSection()
     branch: BranchSection = BranchSection()
+    output: OutputSection = OutputSection()
     loss: LossSection = LossSection()
+
+    @property
+    def name(self) -> str:
+        """The problem, or the name of the file."""
+        return self.problem or Path(self.data.file or "data").stem
 
 
 _ADAM_ONLY = ("rate", "halve_every", "batch_samples", "batch_points")
@@ -140,6 +179,10 @@ def unused_settings(config: RunConfig) -> set[str]:
         unused |= {"trunk.starts", "loss.p"}
     if config.branch.kind in ("kernel", "linear"):
         unused |= {f"branch.{key}" for key in ("architecture", "activation", "initialisation", "iterations")}
+    if config.branch.kind != "network" or is_monolithic or not config.branch.projected:
+        unused |= {"branch.decay"}
+    if config.branch.kind != "network":
+        unused |= {"branch.skip", "branch.product", "branch.stacked"}
     return unused
 
 
@@ -157,6 +200,8 @@ def make_config(values: dict[str, Any]) -> RunConfig:
         config = RunConfig.model_validate(values)
     except pydantic.ValidationError as error:
         raise _first_error(error) from None
+    if (config.problem is None) == (config.data.file is None):
+        raise ValueRangeError("give either a problem by name or data.file, and not both")
     if not 1 <= config.loss.p < math.inf:
         raise ValueRangeError(f"loss.p is {config.loss.p}; the loss |error|^p needs p >= 1")
     return config
@@ -224,6 +269,8 @@ def to_toml(config: RunConfig) -> str:
 
 
 def _toml_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)} = {_toml_value(item)}" for name, item in value.items()) + "}"
     return repr(value) if isinstance(value, float) else json.dumps(value)
 
 

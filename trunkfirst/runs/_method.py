@@ -2,7 +2,7 @@
 
 import dataclasses as dc
 
-from ..data import OperatorData
+from ..data import AnyData, OperatorData
 from ..errors import DataError, SettingError
 from ..linear import QR, SVD, AbstractOrthonormaliser
 from ..minimisers import LBFGS, AbstractMinimiser, Adam, LevenbergMarquardt
@@ -19,10 +19,12 @@ from ..regressors import (
 from ..training import (
     AbstractTrunkFit,
     Batches,
+    CoordinateSettings,
     JointTrunk,
     Method,
     Monolithic,
     MonolithicProjected,
+    OutputSettings,
     ProjectedTrunk,
     TrunkSettings,
     TwoStep,
@@ -31,13 +33,16 @@ from ..training import (
 from ._config import BranchSection, Descent, RunConfig
 
 BRIEF_ITERATIONS = 30
+_NETWORKS = ("network", "convolution", "active-neurons")
 
 
-def build_method(config: RunConfig, data: OperatorData) -> Method:
+def build_method(config: RunConfig, data: AnyData) -> Method:
     """The training method that a configuration describes."""
     trunk = TrunkSettings(config.trunk.architecture, config.trunk.activation, config.trunk.initialisation)
-    trunk.check(data)
-    branch = _branch_network(config.branch, trunk.architecture[-1])
+    coordinates = _coordinates(config)
+    points = len(data.points) if isinstance(data, OperatorData) else int(data.counts.sum())
+    trunk.check(points, coordinates.features(data.points.shape[-1]))
+    branch = _branch_network(config.branch, trunk.architecture[-1], data)
     _check_inputs(config.branch, data)
     minimiser, iterations = _minimiser(config.trunk), config.trunk.iterations
     method: Method
@@ -61,9 +66,18 @@ def build_method(config: RunConfig, data: OperatorData) -> Method:
     return dc.replace(
         method,
         inputs=parse_encoding(config.branch.encoder),
+        coordinates=coordinates,
+        outputs=OutputSettings(
+            config.output.fixed, config.output.value, config.output.positive, config.output.channel_weights
+        ),
         is_relative=config.loss.weights == "relative",
         precision=config.precision,
     )
+
+
+def _coordinates(config: RunConfig) -> CoordinateSettings:
+    section = config.trunk
+    return CoordinateSettings(section.rescale, tuple(section.periods.items()), section.fourier)
 
 
 def build_regressor(section: BranchSection, network: BranchSettings) -> AbstractRegressor:
@@ -76,15 +90,14 @@ def build_regressor(section: BranchSection, network: BranchSettings) -> Abstract
         (width,) = network.hidden
         return ActiveNeurons(width=width, iterations=section.iterations)
     if section.projected:
-        return ProjectedNetwork(network, _minimiser(section), section.iterations, section.ridge)
+        return ProjectedNetwork(network, _minimiser(section), section.iterations, section.ridge, section.decay)
     return NetworkRegressor(network, _minimiser(section), section.iterations, section.batch_samples)
 
 
-def brief_regressor(section: BranchSection) -> AbstractRegressor:
+def brief_regressor(section: BranchSection, data: AnyData) -> AbstractRegressor:
     """The branch with a short training, for comparing encoders."""
     short = section.model_copy(update={"iterations": min(section.iterations, BRIEF_ITERATIONS)})
-    network = BranchSettings(section.architecture[1:-1], section.activation, section.initialisation)
-    return build_regressor(short, network)
+    return build_regressor(short, branch_settings(section, data))
 
 
 def _trunk_fit(config: RunConfig, network: TrunkSettings) -> AbstractTrunkFit:
@@ -108,22 +121,42 @@ def _minimiser(section: Descent) -> AbstractMinimiser:
     return LBFGS() if section.minimiser == "l-bfgs" else LevenbergMarquardt()
 
 
-def _branch_network(section: BranchSection, width: int) -> BranchSettings:
-    if section.kind in ("network", "active-neurons") and section.architecture[-1] != width + 1:
+def _branch_network(section: BranchSection, width: int, data: AnyData) -> BranchSettings:
+    if section.kind in _NETWORKS and section.architecture[-1] != width + 1:
         raise DataError(
             f"branch.architecture ends with {section.architecture[-1]}; a trunk of width N = {width} needs "
             f"N + 1 = {width + 1} coefficients"
         )
     if section.kind == "active-neurons" and (len(section.architecture) != 3 or section.activation != "relu"):
         raise SettingError("active-neurons needs one hidden relu layer: branch.architecture (inputs, n, N + 1)")
-    return BranchSettings(section.architecture[1:-1], section.activation, section.initialisation, section.stacked)
+    return branch_settings(section, data)
 
 
-def _check_inputs(section: BranchSection, data: OperatorData) -> None:
+def branch_settings(section: BranchSection, data: AnyData) -> BranchSettings:
+    """The branch network that a section describes."""
+    return BranchSettings(
+        section.architecture[1:-1],
+        section.activation,
+        section.initialisation,
+        section.stacked,
+        section.skip,
+        () if section.product else None,
+        _grid_shape(data) if section.kind == "convolution" else None,
+    )
+
+
+def _grid_shape(data: AnyData) -> tuple[int, ...]:
+    (name, function), *others = data.inputs.items()
+    if others or function.grid_shape is None:
+        raise DataError(f"inputs[{name!r}]: a convolution needs one input function with a grid_shape")
+    return function.grid_shape
+
+
+def _check_inputs(section: BranchSection, data: AnyData) -> None:
     """The paper's vector starts with what goes in: the sensors, or as many coefficients as an encoder keeps."""
     name, _, count = section.encoder.partition(":")
     features = int(count) if count.isdecimal() and name in BASES else data.flat_inputs.shape[1]
-    if section.kind in ("network", "active-neurons") and section.architecture[0] != features:
+    if section.kind in _NETWORKS and section.architecture[0] != features:
         raise DataError(
             f"branch.architecture starts with {section.architecture[0]}, but the inputs have {features} numbers"
         )

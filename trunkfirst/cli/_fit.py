@@ -1,0 +1,70 @@
+"""`trunkfirst fit`."""
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import SettingError
+from ..files import read_toml
+from ..report import write_report
+from ..runs import fit_own, merge, parse_setting, put
+from ._console import TerminalReporter, print_json, print_table, say
+from ._run import INTERRUPTED, metrics_row
+
+
+def fit_command(
+    *,
+    data: Path | None,
+    config: Path | None,
+    minutes: float,
+    test_share: float,
+    earlier: Path | None,
+    seed: int | None,
+    settings: list[str],
+    keys: list[str],
+    out: Path,
+    json: bool,
+    quiet: bool,
+) -> int:
+    """Train on a file and write a run folder."""
+    given = _given(data, config, test_share, seed, settings, keys)
+    with TerminalReporter(quiet=quiet or json) as reporter:
+        outcome = fit_own(given, out, minutes=minutes, earlier=earlier, reporter=reporter)
+    page = write_report(out)
+    if json:
+        print_json(outcome.metrics)
+    else:
+        columns, row = metrics_row(outcome.metrics)
+        print_table(outcome.config.name, columns, [row], quiet=quiet)
+        say(f"report: {page}", quiet=quiet)
+    return INTERRUPTED if outcome.result.status == "interrupted" else 0
+
+
+def _given(
+    data: Path | None,
+    config: Path | None,
+    test_share: float,
+    seed: int | None,
+    settings: list[str],
+    keys: list[str],
+) -> dict[str, Any]:
+    """What was set by hand: the file, then the options, then --set."""
+    values: dict[str, Any] = {} if config is None else read_toml(config)
+    options: dict[str, Any] = {"data": {"test_share": test_share}}
+    if data is not None:
+        options["data"]["file"] = str(data)
+    if keys:
+        options["data"]["keys"] = dict(_pair(text) for text in keys)
+    if seed is not None:
+        options["seed"] = seed
+    values = merge(values, options)
+    for text in settings:
+        place, value = parse_setting(text)
+        put(values, place, value)
+    return values
+
+
+def _pair(text: str) -> tuple[str, str]:
+    ours, separator, theirs = text.partition("=")
+    if not separator:
+        raise SettingError(f"--key {text!r}: expected KEY=NAME, e.g. --key inputs=a")
+    return ours, theirs

@@ -1,0 +1,91 @@
+"""`trunkfirst evaluate` and `trunkfirst predict`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data import read_data, read_inputs, read_points
+from ..evaluation import evaluate
+from ..files import write_npz
+from ..networks import Operator, load
+from ..runs import Memory, Prepared, load_config, prepare, read_memory
+from ._console import number, print_json, print_table, say
+
+
+def evaluate_command(folder: Path, *, data: Path | None, keys: dict[str, str], json: bool, quiet: bool) -> int:
+    """Errors of a fitted operator on a file, or on the test samples of its own data."""
+    operator, memory = load(folder), read_memory(folder)
+    samples = read_data(data, keys=keys) if data is not None else _own_test(folder).test
+    if samples is None:
+        from ..errors import UsageError
+
+        raise UsageError(f"{folder} kept no test samples; give --data FILE")
+    inputs = _at_sensors(operator, memory, dict(samples.inputs))
+    found = evaluate(operator, samples.with_inputs(inputs))
+    test = found.summary()
+    if memory.intervals is not None and found.predictions.shape[1:] == memory.intervals.pointwise.shape[1:]:
+        test["coverage"] = memory.intervals.coverage(found.predictions, samples.outputs)
+    if memory.familiarity is not None:
+        test["strange_inputs"] = int(memory.familiarity.is_strange(inputs).sum())
+    if json:
+        print_json({"test": test})
+        return 0
+    rows = [[name, number(value)] for name, value in test.items() if isinstance(value, float)]
+    print_table(f"{samples.samples} samples", ["relative l2 error", ""], rows, quiet=quiet)
+    _warn(test.get("strange_inputs", 0), samples.samples, quiet)
+    return 0
+
+
+def predict_command(
+    folder: Path, *, inputs: Path, points: Path | None, out: Path, level: float, json: bool, quiet: bool
+) -> int:
+    """Write predictions, and intervals where the run has them, into a .npz file."""
+    operator, memory = load(folder), read_memory(folder)
+    values = _at_sensors(operator, memory, read_inputs(inputs))
+    at = memory.points if points is None else read_points(points)
+    outputs = operator.predict(values, at)
+    arrays: dict[str, np.ndarray] = {"points": at, "outputs": outputs}
+    if memory.intervals is not None:
+        half = memory.intervals.half_width(at, level)
+        arrays |= {"lower": outputs - half, "upper": outputs + half}
+    strange = np.zeros(len(values), bool) if memory.familiarity is None else memory.familiarity.is_strange(values)
+    arrays["is_strange"] = strange
+    write_npz(out, arrays)
+    summary: dict[str, Any] = {
+        "samples": len(values),
+        "points": len(at),
+        "strange_inputs": int(strange.sum()),
+        "level": level if memory.intervals is not None else None,
+        "out": str(out),
+    }
+    if json:
+        print_json(summary)
+    else:
+        say(f"{len(values)} samples at {len(at)} points: {out}", quiet=quiet)
+        _warn(int(strange.sum()), len(values), quiet)
+    return 0
+
+
+def _warn(strange: int, samples: int, quiet: bool) -> None:
+    if strange:
+        say(
+            f"warning: {strange} of {samples} inputs lie outside the training inputs; "
+            "predictions there are guesses (is_strange in the file)",
+            quiet=quiet,
+        )
+
+
+def _own_test(folder: Path) -> Prepared:
+    return prepare(load_config(folder / "config.toml"))
+
+
+def _at_sensors(operator: Operator, memory: Memory, inputs: dict[str, Any]) -> np.ndarray:
+    names = operator.input_names
+    if len(inputs) == 1 and len(names) == 1:
+        inputs = {names[0]: next(iter(inputs.values()))}
+    operator.check_names(inputs)
+    counts = {name: len(memory.sensors[name]) if name in memory.sensors else None for name in names}
+    if len(names) == 1:
+        counts[names[0]] = operator.sensors
+    return np.concatenate([memory.at_sensors(name, inputs[name], counts[name]) for name in names], axis=1)

@@ -1,0 +1,133 @@
+"""Training on your own data: settings from the arrays, choices on validation, an earlier trunk if it serves."""
+
+import dataclasses as dc
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..data import AnyData, read_data
+from ..errors import DataError, SettingError
+from ..evaluation import evaluate
+from ..files import read_json
+from ..networks import Operator, load
+from ..training import TrunkResult, reuse_trunk
+from ..training import prepare as make_ready
+from ._choose import settle
+from ._config import RunConfig, load_config, make_config, put
+from ._method import build_method
+from ._minutes import within_minutes
+from ._own_data import with_own_values
+from ._prepare import Prepared, prepare
+from ._reporter import Reporter, Silent
+from ._run import Outcome, run
+
+# A trunk made for other samples is kept if it represents the new ones within this factor as well.
+_STILL_GOOD = 1.5
+
+
+def own_config(given: dict[str, Any], data: AnyData, *, minutes: float) -> RunConfig:
+    """The configuration for `data`: what is `given` by hand, the rest from the arrays and the time allowed."""
+    config = make_config(with_own_values(given, data))
+    has_count = "iterations" in given.get("trunk", {})
+    return config if has_count else within_minutes(config, data, minutes)
+
+
+def fit_own(
+    given: dict[str, Any],
+    folder: Path | str,
+    *,
+    minutes: float = 5.0,
+    earlier: Path | None = None,
+    reporter: Reporter | None = None,
+) -> Outcome:
+    """Train on the file that `given` names, together with the data of an `earlier` fit if there is one."""
+    reporter = reporter or Silent()
+    data = _read(given)
+    if earlier is not None:
+        return _fit_more(given, data, Path(folder), earlier, minutes, reporter)
+    config = own_config(given, data, minutes=minutes)
+    return run(config, folder, prepared=prepare(config, data=data), reporter=reporter)
+
+
+def _read(given: dict[str, Any]) -> AnyData:
+    section = given.get("data", {})
+    if "file" not in section:
+        raise SettingError("no data: give --data FILE, or data.file in the configuration")
+    return read_data(Path(section["file"]), keys=section.get("keys"))
+
+
+def _fit_more(
+    given: dict[str, Any], new: AnyData, folder: Path, earlier: Path, minutes: float, reporter: Reporter
+) -> Outcome:
+    old_config, operator = load_config(earlier / "config.toml"), load(earlier)
+    old = _read({"data": old_config.data.model_dump()})
+    data = _joined(old, new)
+    kept = _is_still_good(operator, new, earlier, reporter)
+    if not kept:
+        config = own_config(given, data, minutes=minutes)
+        return run(config, folder, prepared=prepare(config, data=data), reporter=reporter)
+    values = old_config.model_dump(exclude={"seed"})
+    for section in ("data", "branch", "loss"):
+        for key, value in given.get(section, {}).items():
+            put(values, [section, key], value)
+    config = make_config({**values, "seed": given.get("seed", old_config.seed)})
+    prepared = prepare(config, data=data)
+    chosen = settle(config, prepared, reporter=reporter)
+    return run(
+        chosen.config,
+        folder,
+        prepared=prepared,
+        chosen=chosen,
+        trunk_result=_kept_trunk(chosen.config, operator, prepared),
+        reporter=reporter,
+    )
+
+
+def _kept_trunk(config: RunConfig, operator: Operator, prepared: Prepared) -> TrunkResult:
+    train = prepared.all_but_test
+    with jax.enable_x64(True):
+        fields = make_ready(train, build_method(config, train), np.dtype(np.float64)).fields
+        return reuse_trunk(operator.trunk, fields)
+
+
+def _is_still_good(operator: Operator, new: AnyData, earlier: Path, reporter: Reporter) -> bool:
+    """Whether the earlier trunk represents the new outputs about as well as it did its own."""
+    before = _earlier_error(earlier)
+    now = float(evaluate(operator, new).optimal_errors.mean())
+    is_good = now <= _STILL_GOOD * before
+    verdict = "kept; only the branch is trained" if is_good else "trained anew"
+    reporter.say(
+        f"the earlier trunk represents the new samples with error {now:.1e} (before {before:.1e}): it is {verdict}"
+    )
+    return is_good
+
+
+def _earlier_error(earlier: Path) -> float:
+    metrics = read_json(earlier / "metrics.json")
+    test = metrics.get("test") or {}
+    known = test.get("optimal_mean_relative_l2")
+    return float(known if known is not None else metrics["trunk"]["relative_error"])
+
+
+def _joined(old: AnyData, new: AnyData) -> AnyData:
+    """Old and new samples together; they must have the same inputs and the same points."""
+    if type(old) is not type(new) or set(old.inputs) != set(new.inputs):
+        raise DataError("the new data have other inputs, or another kind of points, than those of the earlier fit")
+    if old.points.shape[-1] != new.points.shape[-1] or (
+        old.points.ndim == 2 and not np.array_equal(old.points, new.points)
+    ):
+        raise DataError("points: the new samples are given at other points than those of the earlier fit")
+    inputs = {
+        name: dc.replace(f, values=np.concatenate([f.values, new.inputs[name].values]))
+        for name, f in old.inputs.items()
+    }
+    outputs = np.concatenate([old.outputs, new.outputs])
+    points = old.points if old.points.ndim == 2 else np.concatenate([old.points, new.points])
+    return dc.replace(old, inputs=inputs, points=points, outputs=outputs, labels={}, **_no_weights(old))
+
+
+def _no_weights(data: AnyData) -> dict[str, None]:
+    fields = {field.name for field in dc.fields(data)}
+    return {name: None for name in ("sample_weights", "reference_outputs") if name in fields}

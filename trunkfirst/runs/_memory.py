@@ -1,0 +1,90 @@
+"""What a run remembers of its training data beside the operator: enough to predict honestly."""
+
+import dataclasses as dc
+from pathlib import Path
+
+import numpy as np
+import scipy.interpolate
+from jaxtyping import Float
+
+from ..data import AnyData, InputFunction, OperatorData
+from ..errors import DataError
+from ..evaluation import (
+    Familiarity,
+    Intervals,
+    familiarity_from,
+    intervals_from,
+    learn_familiarity,
+)
+from ..files import read_npz, write_npz
+
+FILE = "training.npz"
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Memory:
+    """Where inputs and outputs were given, what inputs looked like, and how far off predictions were."""
+
+    points: Float[np.ndarray, "points coordinates"]
+    sensors: dict[str, Float[np.ndarray, "sensors coordinates"]]
+    familiarity: Familiarity | None = None
+    intervals: Intervals | None = None
+
+    def at_sensors(
+        self, name: str, function: InputFunction, count: int | None
+    ) -> Float[np.ndarray, "samples sensors"]:
+        """The values of an input function at the sensors of training, interpolated where they are others."""
+        known, given = self.sensors.get(name), function.sensors
+        if given is None or known is None:
+            if count is not None and function.values.shape[1] != count:
+                why = "the training data had none" if known is None else "give them as 'sensors'"
+                raise DataError(
+                    f"inputs[{name!r}]: {function.values.shape[1]} sensors, but training had {count}; to "
+                    f"interpolate, coordinates of the sensors are needed, and {why}"
+                )
+            return function.values
+        if given.shape == known.shape and np.allclose(given, known):
+            return function.values
+        return _interpolated(name, given, function.values, known)
+
+
+def _interpolated(
+    name: str,
+    given: Float[np.ndarray, "given coordinates"],
+    values: Float[np.ndarray, "samples given"],
+    wanted: Float[np.ndarray, "wanted coordinates"],
+) -> Float[np.ndarray, "samples wanted"]:
+    low, high = given.min(axis=0), given.max(axis=0)
+    slack = 1e-9 + 1e-6 * (high - low)
+    if (wanted < low - slack).any() or (wanted > high + slack).any():
+        raise DataError(f"inputs[{name!r}]: the sensors do not cover those of training; interpolation would guess")
+    if given.shape[1] == 1:
+        order = np.argsort(given[:, 0])
+        spline = scipy.interpolate.CubicSpline(given[order, 0], values[:, order], axis=1)
+        return np.asarray(spline(wanted[:, 0]))
+    inside = np.clip(wanted, low, high)
+    linear = np.asarray(scipy.interpolate.LinearNDInterpolator(given, values.T)(inside))
+    nearest = np.asarray(scipy.interpolate.NearestNDInterpolator(given, values.T)(inside))
+    return np.where(np.isnan(linear), nearest, linear).T
+
+
+def remember(data: AnyData, intervals: Intervals | None) -> Memory:
+    """What is kept of training data."""
+    points = data.points if isinstance(data, OperatorData) else data.pooled()[0]
+    sensors = {name: f.sensors for name, f in data.inputs.items() if f.sensors is not None}
+    return Memory(points, sensors, learn_familiarity(data.flat_inputs), intervals)
+
+
+def write_memory(folder: Path, memory: Memory) -> None:
+    """Into the run folder."""
+    arrays = {"points": memory.points, **{f"sensors.{name}": value for name, value in memory.sensors.items()}}
+    arrays |= {} if memory.familiarity is None else memory.familiarity.arrays()
+    arrays |= {} if memory.intervals is None else memory.intervals.arrays()
+    write_npz(folder / FILE, arrays)
+
+
+def read_memory(folder: Path) -> Memory:
+    """From a run folder."""
+    arrays = dict(read_npz(folder / FILE))
+    sensors = {name[8:]: value for name, value in arrays.items() if name.startswith("sensors.")}
+    return Memory(arrays["points"], sensors, familiarity_from(arrays), intervals_from(arrays))

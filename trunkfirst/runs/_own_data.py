@@ -1,0 +1,82 @@
+"""Settings for your own data: what is not given by hand follows from the arrays."""
+
+from typing import Any
+
+import numpy as np
+
+from ..data import AnyData, ScatteredData
+from ..linear import trunk_limit
+from ._config import merge
+
+# Functions beyond this relative error of the best basis are not worth having.
+_WANTED_ERROR = 1e-5
+_MOST_FUNCTIONS = 150
+_FEWEST_HIDDEN, _SCATTERED_WIDTH = 40, 40
+
+
+def own_values(data: AnyData) -> dict[str, Any]:
+    """The settings that fit the arrays: widths from the rank of the outputs, inputs from the sensors."""
+    width = suitable_width(data)
+    hidden = max(_FEWEST_HIDDEN, min(width, _MOST_FUNCTIONS))
+    coordinates = data.points.shape[-1]
+    return {
+        "preset": "own-data",
+        "trunk": {
+            "architecture": (coordinates, hidden, hidden, hidden, width),
+            "activation": "tanh",
+            "initialisation": "xavier",
+            "rescale": True,
+            "starts": 2,
+        },
+        "branch": {
+            "kind": "auto",
+            "architecture": (data.flat_inputs.shape[1], 128, width + 1),
+            "activation": "gelu",
+            "initialisation": "xavier",
+            "skip": True,
+            "decay": 1e-6,
+            "ridge": 1e-3,
+            "iterations": 400,
+        },
+        "output": {"intervals": True},
+        "loss": {"weights": "auto"},
+    }
+
+
+def suitable_width(data: AnyData) -> int:
+    """The fewest functions whose best possible error is small enough, by the rank of the outputs."""
+    if isinstance(data, ScatteredData):
+        return min(_SCATTERED_WIDTH, int(data.counts.max()) - 1)
+    outputs = data.outputs
+    if outputs.ndim == 3:
+        scaled = outputs / np.sqrt(np.mean(outputs**2, axis=(0, 1)))
+        outputs = scaled.swapaxes(1, 2).reshape(-1, outputs.shape[1])
+    most = min(_MOST_FUNCTIONS, outputs.shape[1] - 1, max(len(outputs) - 1, 1))
+    if most < 1:
+        return 1
+    wanted = _WANTED_ERROR**2 * float(np.mean(outputs**2))
+    for width in sorted({1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 40, 50, 60, 80, 100, 120, most}):
+        if width <= most and trunk_limit(outputs, width) <= wanted:
+            return width
+    return most
+
+
+def with_own_values(given: dict[str, Any], data: AnyData) -> dict[str, Any]:
+    """`given` settings on top of those that follow from the data; widths follow each other."""
+    values = own_values(data)
+    trunk = given.get("trunk", {})
+    if "architecture" in trunk:
+        *_, width = trunk["architecture"]
+        first, hidden, _ = values["branch"]["architecture"]
+        values["branch"]["architecture"] = (first, hidden, width + 1)
+    extra = len(trunk.get("periods", {})) + 2 * trunk.get("fourier", 0)
+    first, *rest = values["trunk"]["architecture"]
+    values["trunk"]["architecture"] = (first + extra, *rest)
+    if given.get("branch", {}).get("kind") == "convolution":
+        values["branch"]["architecture"] = (values["branch"]["architecture"][0], 16, 32, 128, width_of(values) + 1)
+    return merge(values, given)
+
+
+def width_of(values: dict[str, Any]) -> int:
+    """N of nested settings."""
+    return values["trunk"]["architecture"][-1]

@@ -1,0 +1,124 @@
+"""What candidates are compared on: coefficients to learn from training, and to hit on validation samples."""
+
+import dataclasses as dc
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from ..data import AnyData, OperatorData
+from ..linear import principal_directions
+from ..networks import AbstractEncoder
+from ..regressors import AbstractRegressor
+from ..training import AbstractEncoding, Fields, relative_weights
+
+# Among candidates nearly as good as the best, the first in the list: the simplest.
+NEARLY = 1.2
+_MOST_SAMPLES = 4000
+
+
+@dc.dataclass(frozen=True)
+class Candidate:
+    """Something that can stand as the branch, behind something that prepares its inputs."""
+
+    encoding: AbstractEncoding
+    regressor: AbstractRegressor
+    is_relative: bool = True
+    """Whether samples count by their relative errors."""
+
+
+@dc.dataclass(frozen=True)
+class Choice:
+    """What was chosen, and the mean relative validation error of every candidate."""
+
+    name: str
+    errors: Mapping[str, float]
+
+    @property
+    def error(self) -> float:
+        """The validation error of the candidate chosen."""
+        return self.errors[self.name]
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Trial:
+    """Targets of the training samples, wanted coefficients of the validation samples.
+
+    Coefficients are orthonormal: an error in them is as long as the error of the field. `rest` is the length of
+    what no coefficient can reach, `sizes` that of the whole output.
+    """
+
+    train: AnyData
+    validation: AnyData
+    targets: Float[np.ndarray, "samples coefficients"]
+    wanted: Float[np.ndarray, "others coefficients"]
+    rest: Float[np.ndarray, " others"]
+    sizes: Float[np.ndarray, " others"]
+
+    def error(self, candidate: Candidate, *, key: PRNGKeyArray) -> float:
+        """Mean relative validation error of a candidate."""
+        encoder = candidate.encoding.fit(self.train)
+        inputs, others = (_encoded(encoder, data) for data in (self.train, self.validation))
+        weights = jnp.asarray(relative_weights(self.train)) if candidate.is_relative else None
+        regression = candidate.regressor.fit(inputs, jnp.asarray(self.targets), weights, key=key)
+        missed = np.asarray(regression.branch(others)) - self.wanted
+        lengths = np.sqrt(np.sum(missed**2, axis=1) + self.rest**2)
+        return float(np.mean(lengths / np.maximum(self.sizes, np.finfo(float).tiny)))
+
+
+def aligned_trial(train: OperatorData, validation: OperatorData, fields: Fields, other_fields: Fields) -> Trial:
+    """A trial in the principal directions of the training outputs, which stand in for a trunk."""
+    if train.samples > _MOST_SAMPLES:
+        rows = np.sort(np.random.default_rng(0).choice(train.samples, _MOST_SAMPLES, replace=False))
+        channels = fields.channels or 1
+        chosen = (rows[:, None] * channels + np.arange(channels)).ravel()
+        train, fields = train.take(rows), dc.replace(fields, outputs=fields.outputs[chosen])
+    outputs, others = (_flat(part, data.samples) for part, data in ((fields, train), (other_fields, validation)))
+    weights = np.sqrt(relative_weights(train))[:, None]
+    modes = principal_directions(outputs * weights, tolerance=1e-10)
+    wanted = others @ modes.T
+    rest = np.linalg.norm(others - wanted @ modes, axis=1)
+    return Trial(train, validation, outputs @ modes.T, wanted, rest, np.linalg.norm(others, axis=1))
+
+
+def choose(
+    trials: Sequence[Trial],
+    candidates: Mapping[str, Candidate],
+    *,
+    key: PRNGKeyArray | int,
+    nearly: float = NEARLY,
+    on_error: Callable[[str, float], None] | None = None,
+) -> Choice:
+    """The candidate with the smallest validation error, or an earlier one that is nearly as good.
+
+    Several trials are the folds of a cross-validation: the mean over them counts. `on_error` is called with
+    each candidate's error as it becomes known.
+    """
+    errors: dict[str, float] = {}
+    with jax.enable_x64(True):
+        key = jr.key(key) if isinstance(key, int) else key
+        for name, candidate in candidates.items():
+            errors[name] = float(np.mean([trial.error(candidate, key=key) for trial in trials]))
+            if on_error is not None:
+                on_error(name, errors[name])
+    return Choice(best_of(errors, list(candidates), nearly), errors)
+
+
+def best_of(errors: Mapping[str, float], names: Sequence[str], nearly: float = 1.0) -> str:
+    """The first name whose error is within a factor `nearly` of the best; the first of all if none is finite."""
+    best = min((errors[name] for name in names if np.isfinite(errors[name])), default=np.inf)
+    return next((name for name in names if errors[name] <= nearly * best), names[0])
+
+
+def _encoded(encoder: AbstractEncoder, data: AnyData) -> jax.Array:
+    return encoder(jnp.asarray(data.flat_inputs, jnp.float64))
+
+
+def _flat(fields: Fields, samples: int) -> Float[np.ndarray, "samples values"]:
+    """One row a sample, every value times the root of its point's weight, mean square as length."""
+    points = fields.outputs.shape[1]
+    weights = np.full(points, 1 / points) if fields.point_weights is None else fields.point_weights
+    return (fields.outputs * np.sqrt(weights)).reshape(samples, -1)
