@@ -55,7 +55,9 @@ def run(
     target: Target,
     method: Annotated[
         str | None,
-        typer.Option(help="two-step, two-step-without-qr or monolithic.", show_default="two-step"),
+        typer.Option(
+            help="two-step, two-step-without-qr, monolithic or monolithic-projected.", show_default="two-step"
+        ),
     ] = None,
     preset: Preset = None,
     seed: Seed = None,
@@ -68,7 +70,7 @@ def run(
 ) -> int:
     """Make data, train an operator, judge it, write a report: the main job.
 
-    Problems: nonlinear-conductivity, discontinuous-conductivity, multiple-inputs.
+    Problems: nonlinear-conductivity, discontinuous-conductivity, multiple-inputs, random-conductivity.
 
     Example: trunkfirst run nonlinear-conductivity --iterations 5000
     """
@@ -240,7 +242,8 @@ def data_make(
     problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="A problem by name.")],
     samples: Samples = None,
     points: Annotated[
-        str | None, typer.Option(help='"random:M" for M random points.', show_default="the mesh")
+        str | None,
+        typer.Option(help='"random:M" for M random points, "grid:N" for N x N cells.', show_default="the mesh"),
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
     out: Annotated[

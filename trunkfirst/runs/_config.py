@@ -31,7 +31,7 @@ class DataSection(Section):
     samples: int | None = Field(
         default=None, ge=4, description="how many samples; the problem's own number if left out"
     )
-    points: str | None = Field(default=None, description='"random:M" for M random points instead of the mesh')
+    points: str | None = Field(default=None, description='"random:M" or "grid:N" instead of the mesh')
     split_seed: Seed = Field(default=0, description="seed of the split, apart from the seed of the networks")
     validation_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for choosing settings")
     test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for judging the result")
