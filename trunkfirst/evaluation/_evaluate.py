@@ -73,9 +73,12 @@ def evaluate(operator: Operator, data: AnyData) -> Evaluation:
 
 def predict_at(operator: Operator, data: AnyData) -> Outputs:
     """Predictions where the outputs are given; zero where a sample has no point."""
+    functions = {name: function.values for name, function in data.inputs.items()}
+    # Several input functions may come in another order than in training; one goes by any name.
+    inputs = functions if len(functions) > 1 else data.flat_inputs
     if isinstance(data, OperatorData):
-        return operator.predict(data.flat_inputs, data.points)
-    return operator.predict_scattered(data.flat_inputs, np.nan_to_num(data.points))
+        return operator.predict(inputs, data.points)
+    return operator.predict_scattered(inputs, np.nan_to_num(data.points))
 
 
 def field_errors(predictions: Outputs, outputs: Outputs, data: AnyData) -> Float[np.ndarray, "samples channels"]:

@@ -3,7 +3,6 @@ inputs alone.
 """
 
 import itertools
-import math
 from collections.abc import Callable
 
 import equinox as eqx
@@ -132,7 +131,7 @@ class Parallel(AbstractEncoder):
 class Periodic(AbstractEncoder):
     """cos and sin of 2 pi x / period for the coordinates that have one, the others as they are.
 
-    `periods` has one entry a coordinate; infinity stands for a coordinate that does not repeat.
+    `periods` has one entry a coordinate; 0 stands for a coordinate that does not repeat.
     """
 
     periods: tuple[float, ...] = eqx.field(static=True)
@@ -144,8 +143,8 @@ class Periodic(AbstractEncoder):
     def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
         columns: list[Array] = []
         for x, period in zip(inputs.T, self.periods, strict=True):
-            angle = 2 * jnp.pi * x / period
-            columns += [x] if math.isinf(period) else [jnp.cos(angle), jnp.sin(angle)]
+            angle = 2 * jnp.pi * x / (period or 1.0)
+            columns += [jnp.cos(angle), jnp.sin(angle)] if period else [x]
         return jnp.stack(columns, axis=1)
 
 

@@ -17,6 +17,7 @@ from ._environment import environment
 from ._fit_own import fit_own, own_config
 from ._memory import Memory, read_memory
 from ._method import build_method
+from ._own_data import own_values
 from ._prepare import Prepared, prepare
 from ._presets import NETWORKS, PRESETS, preset_values
 from ._reporter import Reporter, Silent
@@ -44,6 +45,7 @@ __all__ = [
     "make_config",
     "merge",
     "own_config",
+    "own_values",
     "parse_setting",
     "prepare",
     "preset_values",

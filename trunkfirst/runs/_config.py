@@ -115,9 +115,6 @@ class OutputSection(Section):
     )
     value: float = Field(default=0.0, description="the output on these sides")
     positive: bool = Field(default=False, description="learn the logarithm, so that every output is positive")
-    channels: Literal["shared", "separate"] = Field(
-        default="shared", description="several output channels: one trunk for all, or one for each"
-    )
     channel_weights: tuple[float, ...] | None = Field(
         default=None, description="how much each channel counts; all alike if left out"
     )

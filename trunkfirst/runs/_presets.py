@@ -46,7 +46,7 @@ _PAPER_FOR: dict[str, dict[str, Any]] = {
     "multiple-inputs": {"branch": {"halve_every": 100_000}},
 }
 _FAST_FOR: dict[str, dict[str, Any]] = {
-    "nonlinear-conductivity": {"trunk": {"iterations": 12_000}, "branch": {"iterations": 50, "ridge": 1e-5}},
+    "nonlinear-conductivity": {"trunk": {"iterations": 14_000}, "branch": {"iterations": 50, "ridge": 1e-5}},
     "discontinuous-conductivity": {"trunk": {"iterations": 8_000}, "branch": {"iterations": 500, "ridge": 1e-5}},
     "multiple-inputs": {
         "trunk": {"iterations": 12_000, "starts": 2},

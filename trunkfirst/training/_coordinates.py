@@ -1,7 +1,6 @@
 """How output points are prepared for the trunk."""
 
 import dataclasses as dc
-import math
 
 import jax.numpy as jnp
 import numpy as np
@@ -56,9 +55,9 @@ class CoordinateSettings:
 
 def _all_periods(periods: tuple[tuple[str, float], ...], names: tuple[str, ...]) -> tuple[float, ...]:
     for name, period in periods:
-        if name not in names or not period > 0:
+        if name not in names or not 0 < period < np.inf:
             raise SettingError(
                 f"trunk.periods: {name} = {period}; give a positive period for one of the coordinates "
                 f"{', '.join(names)}"
             )
-    return tuple(dict(periods).get(name, math.inf) for name in names)
+    return tuple(dict(periods).get(name, 0.0) for name in names)

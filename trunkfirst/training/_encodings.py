@@ -16,7 +16,6 @@ from ..networks import (
     AbstractEncoder,
     Chain,
     Identity,
-    OutputMap,
     Parallel,
     basis_coefficients,
     fit_elementwise,
@@ -25,6 +24,9 @@ from ..networks import (
     fit_standardise,
     in_precision,
 )
+
+# Below this share of the mean square a field is zero.
+_ZERO = 1e-20
 
 
 @dc.dataclass(frozen=True)
@@ -128,24 +130,27 @@ class PerInput(AbstractEncoding):
 
 def relative_weights(data: AnyData) -> Float[np.ndarray, " samples"]:
     """Sample weights 1 / |u|^2 times those of the data, with mean 1: every sample counts by its relative error."""
-    weights = channel_weights(data, True, None)
+    weights = channel_weights(data, True)
     assert weights is not None
     weights = weights.mean(axis=1)
     return weights / weights.mean()
 
 
-def channel_weights(
-    data: AnyData, is_relative: bool, output: OutputMap | None
-) -> Float[np.ndarray, "samples channels"] | None:
-    """Weights of every sample and channel, in the units in which an output map leaves the raw fields."""
+def channel_weights(data: AnyData, is_relative: bool) -> Float[np.ndarray, "samples channels"] | None:
+    """Weights of every sample and channel, for fields in units of the channel's mean square.
+
+    An output map leaves the raw fields in these units, but for the channel weights asked for, which stay.
+    """
     if not is_relative and data.sample_weights is None:
         return None
     weights = np.ones(data.samples) if data.sample_weights is None else data.sample_weights
     weights = np.repeat(weights[:, None], data.channels, axis=1)
     if is_relative:
         squares = np.nanmean(data.outputs**2, axis=1).reshape(data.samples, -1)
-        scale = 1.0 if output is None else np.asarray(output.scale)
-        weights = weights * scale**2 / np.maximum(squares, np.finfo(float).tiny)
+        sizes = np.broadcast_to(np.nanmean(data.outputs**2, axis=(0, 1)), squares.shape)
+        # A field of zeros has no relative error; it counts like one of the usual size.
+        is_zero = squares <= _ZERO * sizes
+        weights = weights * np.divide(sizes, squares, out=np.ones_like(squares), where=~is_zero)
     return weights / weights.mean() if is_relative else weights
 
 

@@ -3,6 +3,7 @@
 import dataclasses as dc
 from typing import TypeAlias, overload
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -113,7 +114,8 @@ def as_fields(data: AnyData) -> AnyFields:
 
 
 def _encode(coordinates: AbstractEncoder, points: Float[np.ndarray, "points coordinates"]) -> np.ndarray:
-    return np.asarray(coordinates(jnp.asarray(points)))
+    with jax.enable_x64(True):
+        return np.asarray(coordinates(jnp.asarray(points)))
 
 
 def _rows(outputs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "rows points"]:

@@ -1,7 +1,9 @@
 """What is known of the outputs beforehand: positive, fixed on some sides, how much each channel counts."""
 
 import dataclasses as dc
+import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
@@ -33,19 +35,31 @@ class OutputSettings:
         if not (self.fixed or self.is_positive or data.is_multichannel or self.channel_weights):
             return None
         _check_positive(data, self.is_positive)
-        scale = self._scale(data) if data.is_multichannel else np.ones(1)
-        if self.fixed and (self.is_positive or data.is_multichannel) and self.value != 0:
-            raise SettingError("output.value other than 0 needs one channel that is not learned as a logarithm")
-        boundary = _boundary(data, self.fixed, self.value) if self.fixed else None
+        scale = self._scale(data)
+        boundary = _boundary(data, self.fixed, self._raw_value(data)) if self.fixed else None
         return OutputMap(jnp.asarray(scale), boundary, self.is_positive)
 
     def _scale(self, data: AnyData) -> Float[np.ndarray, " channels"]:
+        weights = np.ones(data.channels) if self.channel_weights is None else np.asarray(self.channel_weights)
+        if len(weights) != data.channels or not (weights > 0).all():
+            raise SettingError(f"output.channel_weights: expected {data.channels} positive numbers")
+        if not data.is_multichannel:
+            return np.ones(1)
         values = np.log(data.outputs) if self.is_positive else data.outputs
         sizes = np.sqrt(np.nanmean(values**2, axis=(0, 1)))
-        weights = np.ones(data.channels) if self.channel_weights is None else np.asarray(self.channel_weights)
-        if len(weights) != data.channels or (weights <= 0).any():
-            raise SettingError(f"output.channel_weights: expected {data.channels} positive numbers")
         return np.where(sizes > 0, sizes, 1.0) / np.sqrt(weights / weights.mean())
+
+    def _raw_value(self, data: AnyData) -> float:
+        """The value on the fixed sides, before the exponential."""
+        if self.is_positive and self.value <= 0:
+            raise SettingError(
+                f"output.value is {self.value} on the fixed sides, where output.positive allows positive values alone"
+            )
+        value = math.log(self.value) if self.is_positive else self.value
+        if value != 0 and data.is_multichannel:
+            usual = 1 if self.is_positive else 0
+            raise SettingError(f"output.value is {self.value}; with several channels it can be {usual} alone")
+        return value
 
 
 def raw_outputs(
@@ -62,7 +76,7 @@ def raw_outputs(
     raw = (np.log(outputs) if output.is_positive else outputs) / np.asarray(output.scale)
     if output.boundary is None:
         return raw, np.ones(shape)
-    factor = np.asarray(output.boundary(jnp.asarray(points.reshape(-1, points.shape[-1])))).reshape(shape)
+    factor = _distances(points.reshape(-1, points.shape[-1]), output.boundary).reshape(shape)
     factor = np.where(factor > _NO_DISTANCE, factor, 0.0)
     divisor = np.where(factor > 0, factor, np.inf)
     divisor = divisor[..., None] if raw.ndim == 3 else divisor
@@ -75,7 +89,14 @@ def is_free(
     """Where the output is not fixed beforehand."""
     if output is None or output.boundary is None:
         return np.ones(len(points), bool)
-    return np.asarray(output.boundary(jnp.asarray(points))) > _NO_DISTANCE
+    return _distances(points, output.boundary) > _NO_DISTANCE
+
+
+def _distances(
+    points: Float[np.ndarray, "points coordinates"], boundary: Boundary
+) -> Float[np.ndarray, " points"]:
+    with jax.enable_x64(True):
+        return np.asarray(boundary(jnp.asarray(points)))
 
 
 def _boundary(data: AnyData, fixed: tuple[str, ...], value: float) -> Boundary:

@@ -46,7 +46,7 @@ def prepare(data: AnyData, method: Method, dtype: np.dtype) -> Prepared:
     """Fit the encoders and the output map of `method` to training data."""
     output = method.outputs.fit(data)
     coordinates = method.coordinates.fit_in(data, dtype)
-    rows = channel_weights(data, method.is_relative and (output is None or not output.is_positive), output)
+    rows = channel_weights(data, method.is_relative and (output is None or not output.is_positive))
     encoder = method.inputs.fit_in(data, dtype)
     inputs = jnp.asarray(data.flat_inputs, dtype)
     weights = None if rows is None else jnp.asarray(rows.mean(axis=1), dtype)
