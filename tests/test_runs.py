@@ -74,6 +74,7 @@ def test_files(outcome: Outcome):
         "metrics.json",
         "model/model.json",
         "model/model.safetensors",
+        "training.npz",
     }
     verify_manifest(outcome.folder)
     assert load_config(outcome.folder / "config.toml") == outcome.config

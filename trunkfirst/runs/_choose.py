@@ -28,7 +28,10 @@ from ._reporter import Reporter
 # With fewer samples than this, one split says little: every sample takes its turn.
 _CROSS_VALIDATED = 500
 _FOLDS = 5
-_NETWORK_ITERATIONS = 200
+# Iterations of a network while its encoder is looked for, and then its decay, where overfitting must show.
+_FIRST_LOOK, _SECOND_LOOK = 80, 200
+# Channels of the convolutions and the width of the dense layer after them.
+_CONVOLUTION = (16, 32, 128)
 _DECAYS = (1e-4, 1e-6, 1e-7, 1e-8, 1e-9)
 _MOST_FOR_KERNEL = 4000
 
@@ -76,9 +79,9 @@ def settle(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Chos
     reporter.say(f"choosing among {len(options)} candidates on validation samples")
     trials, step1 = _trials(config, prepared, reporter)
 
-    def try_all(options: Mapping[str, Updates], nearly: float) -> Choice:
+    def try_all(options: Mapping[str, Updates], nearly: float, most: int = _FIRST_LOOK) -> Choice:
         candidates = {
-            name: _candidate(_updated(config, updates), prepared.data) for name, updates in options.items()
+            name: _candidate(_updated(config, updates), prepared.data, most) for name, updates in options.items()
         }
         return choose(
             trials,
@@ -96,7 +99,7 @@ def settle(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Chos
     if networks:
         more = _with_decays(best_of(choice.errors, networks), options)
         options |= more
-        choice = Choice(choice.name, {**choice.errors, **try_all(more, 1.0).errors})
+        choice = Choice(choice.name, {**choice.errors, **try_all(more, 1.0, _SECOND_LOOK).errors})
     name = best_of(choice.errors, list(options))
     networks = [name for name in options if options[name]["branch"]["kind"] == "network"]
     best_network = best_of(choice.errors, networks) if networks else None
@@ -125,7 +128,7 @@ def _options(config: RunConfig, data: AnyData) -> dict[str, Updates]:
                 name = ", ".join(word for word in words if word)
                 options[name] = {"branch": {"kind": kind, "encoder": encoder}, "loss": {"weights": weight}}
     if section.kind == "auto":
-        options |= _special(data, weights[0])
+        options |= _special(section, data, weights[0])
     return options
 
 
@@ -138,17 +141,18 @@ def _encoders(config: RunConfig, data: AnyData) -> tuple[str, ...]:
     return ("standardise", *(f"principal:{count}" for count in counts))
 
 
-def _special(data: AnyData, weight: str) -> dict[str, Updates]:
+def _special(section: BranchSection, data: AnyData, weight: str) -> dict[str, Updates]:
     """Branches for special inputs: convolutions on a grid, active neurons in few coordinates."""
     (function, *others) = data.inputs.values()
     options: dict[str, Updates] = {}
     loss = {"weights": weight}
     if not others and function.grid_shape is not None and max(function.grid_shape) > 3:
-        shape = {"kind": "convolution", "encoder": "standardise"}
-        options["convolution, standardise"] = {"branch": shape, "loss": loss}
+        layers = (section.architecture[0], *_CONVOLUTION, section.architecture[-1])
+        branch = {"kind": "convolution", "encoder": "standardise", "architecture": layers}
+        options["convolution, standardise"] = {"branch": branch, "loss": loss}
     if data.samples <= 2000:
         encoder = "principal:2" if data.flat_inputs.shape[1] > 8 else "standardise"
-        branch = {"kind": "active-neurons", "encoder": encoder}
+        branch = {"kind": "active-neurons", "encoder": encoder, "activation": "relu", "iterations": 100}
         options[f"active-neurons, {encoder}"] = {"branch": branch, "loss": loss}
     return options
 
@@ -165,18 +169,18 @@ def _updated(config: RunConfig, updates: Updates) -> RunConfig:
     return config.model_copy(update=sections)
 
 
-def _candidate(config: RunConfig, data: AnyData) -> Candidate:
+def _candidate(config: RunConfig, data: AnyData, most: int) -> Candidate:
     section = config.branch
     return Candidate(
         parse_encoding(section.encoder),
-        build_regressor(_brief(section), branch_settings(section, data)),
+        build_regressor(_brief(section, most), branch_settings(section, data)),
         config.loss.weights == "relative",
     )
 
 
-def _brief(section: BranchSection) -> BranchSection:
-    """The branch with a short training, for comparing; where overfitting is to be seen, not too short."""
-    most = _NETWORK_ITERATIONS if section.decay > 0 else BRIEF_ITERATIONS
+def _brief(section: BranchSection, most: int) -> BranchSection:
+    """The branch with a short training, for comparing."""
+    most = most if section.decay > 0 else BRIEF_ITERATIONS
     return section.model_copy(update={"iterations": min(section.iterations, most)})
 
 
