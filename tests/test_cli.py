@@ -45,7 +45,9 @@ def surroundings(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TRUNKFIRST_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        runs_prepare, "make_data", lambda problem, *, samples, points, progress: data_once(problem, samples, points)
+        runs_prepare,
+        "make_data",
+        lambda problem, *, samples, points, progress: data_once(problem, samples, points),
     )
     for module in (_run, _compare):
         monkeypatch.setattr(module, "write_report", lambda folder, **_: Path(folder) / "report.html")

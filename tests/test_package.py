@@ -28,6 +28,7 @@ DESIGNED = (
     "theory",
     "selection",
     "runs",
+    "estimator",
     "report",
     "serving",
     "cli",
@@ -60,7 +61,7 @@ def test_a_room_exports_what_it_lists(room: str):
 def test_importing_loads_neither_jax_nor_scipy():
     script = (
         "import sys, trunkfirst, trunkfirst.errors, trunkfirst.data, trunkfirst.files\n"
-        "assert not {'jax', 'scipy', 'matplotlib', 'skfem', 'pydantic'} & set(sys.modules), sorted(sys.modules)"
+        "assert not {'jax', 'scipy', 'matplotlib', 'skfem', 'pydantic', 'sklearn'} & set(sys.modules), sorted(sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr

@@ -9,7 +9,17 @@ from . import errors
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .data import InputFunction, OperatorData, Split
+    from .data import (
+        InputFunction,
+        OperatorData,
+        ScatteredData,
+        Split,
+        check_data,
+        read_data,
+        scattered_from_lists,
+        write_data,
+    )
+    from .estimator import TwoStepDeepONet
     from .evaluation import Evaluation, evaluate
     from .linear import QR, SVD
     from .minimisers import LBFGS, Adam, LevenbergMarquardt
@@ -27,10 +37,13 @@ if TYPE_CHECKING:
     from .training import (
         BasisInputs,
         Batches,
+        CoordinateSettings,
         FitResult,
         JointTrunk,
         Monolithic,
         MonolithicProjected,
+        OutputSettings,
+        PerInput,
         PredictiveInputs,
         PrincipalInputs,
         ProjectedTrunk,
@@ -42,7 +55,17 @@ if TYPE_CHECKING:
     )
 
 _ROOMS = {
-    "data": ("InputFunction", "OperatorData", "Split"),
+    "data": (
+        "InputFunction",
+        "OperatorData",
+        "ScatteredData",
+        "Split",
+        "check_data",
+        "read_data",
+        "scattered_from_lists",
+        "write_data",
+    ),
+    "estimator": ("TwoStepDeepONet",),
     "evaluation": ("Evaluation", "evaluate"),
     "linear": ("QR", "SVD"),
     "minimisers": ("LBFGS", "Adam", "LevenbergMarquardt"),
@@ -60,10 +83,13 @@ _ROOMS = {
     "training": (
         "BasisInputs",
         "Batches",
+        "CoordinateSettings",
         "FitResult",
         "JointTrunk",
         "Monolithic",
         "MonolithicProjected",
+        "OutputSettings",
+        "PerInput",
         "PredictiveInputs",
         "PrincipalInputs",
         "ProjectedTrunk",
@@ -85,6 +111,7 @@ __all__ = [
     "BasisInputs",
     "Batches",
     "BranchSettings",
+    "CoordinateSettings",
     "Evaluation",
     "FitResult",
     "InputFunction",
@@ -97,23 +124,31 @@ __all__ = [
     "NetworkRegressor",
     "Operator",
     "OperatorData",
+    "OutputSettings",
+    "PerInput",
     "PredictiveInputs",
     "PrincipalInputs",
     "ProjectedNetwork",
     "ProjectedTrunk",
     "RawInputs",
+    "ScatteredData",
     "SklearnRegressor",
     "Split",
     "StandardisedInputs",
     "TrunkSettings",
     "TwoStep",
+    "TwoStepDeepONet",
     "__version__",
+    "check_data",
     "errors",
     "evaluate",
     "fit",
     "load",
     "make_data",
+    "read_data",
     "save",
+    "scattered_from_lists",
+    "write_data",
 ]
 
 

@@ -84,7 +84,9 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Train on input functions X (samples, sensors) and output fields y (samples, points)."""
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
         if y.ndim != 2:
-            raise DataError(f"y: expected fields (samples, points), got shape {y.shape}; add an axis with [:, None]")
+            raise DataError(
+                f"y: expected fields (samples, points), got shape {y.shape}; add an axis with [:, None]"
+            )
         points = _checked_points(self.points, y.shape[1])
         data = OperatorData(X, *_at_two_points(points, y.astype(np.float64)))
         seed = check_random_state(self.random_state).randint(2**31 - 1)

@@ -57,7 +57,7 @@ class ConvolutionFeatures(AbstractBranchFeatures):
     """Convolutions of width 3 and stride 2 on the grid of the sensors, then a dense layer."""
 
     kernels: tuple[Float[Array, "..."], ...]
-    biases: tuple[Float[Array, " channels"], ...]
+    biases: tuple[Float[Array, " _"], ...]
     dense: Perceptron
     grid_shape: tuple[int, ...] = eqx.field(static=True)
 

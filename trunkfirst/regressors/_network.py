@@ -8,6 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..errors import SettingError
 from ..minimisers import AbstractMinimiser, AbstractObjective, Adam, OnStep, Parameters, draw, minimise
 from ..networks import (
     AbstractBranchFeatures,
@@ -42,7 +43,14 @@ class BranchSettings:
 
     def with_groups(self, groups: tuple[int, ...]) -> "BranchSettings":
         """The same with the groups of inputs filled in, if it is a product."""
-        return self if self.groups is None else dc.replace(self, groups=groups)
+        if self.groups is None:
+            return self
+        if len(groups) < 2:
+            raise SettingError(
+                "branch.product needs several input functions, each with an encoder of its own, "
+                "such as f=standardise,g=standardise"
+            )
+        return dc.replace(self, groups=groups)
 
     def make(self, features: int, coefficients: int, *, dtype: np.dtype, key: PRNGKeyArray) -> Branch:
         """A new network from so many features to so many coefficients."""

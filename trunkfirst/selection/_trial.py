@@ -13,7 +13,7 @@ from ..data import AnyData, OperatorData
 from ..linear import principal_directions
 from ..networks import AbstractEncoder
 from ..regressors import AbstractRegressor
-from ..training import AbstractEncoding, Fields, relative_weights
+from ..training import AbstractEncoding, Fields, input_groups, relative_weights
 
 # Among candidates nearly as good as the best, the first in the list: the simplest.
 NEARLY = 1.2
@@ -63,7 +63,9 @@ class Trial:
         encoder = candidate.encoding.fit(self.train)
         inputs, others = (_encoded(encoder, data) for data in (self.train, self.validation))
         weights = jnp.asarray(relative_weights(self.train)) if candidate.is_relative else None
-        regression = candidate.regressor.fit(inputs, jnp.asarray(self.targets), weights, key=key)
+        groups = input_groups(encoder, jnp.asarray(self.train.flat_inputs, jnp.float64))
+        regressor = candidate.regressor.with_groups(groups)
+        regression = regressor.fit(inputs, jnp.asarray(self.targets), weights, key=key)
         missed = np.asarray(regression.branch(others)) - self.wanted
         lengths = np.sqrt(np.sum(missed**2, axis=1) + self.rest**2)
         return float(np.mean(lengths / np.maximum(self.sizes, np.finfo(float).tiny)))

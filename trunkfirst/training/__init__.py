@@ -28,7 +28,7 @@ from ._losses import (
 )
 from ._methods import Method, Monolithic, MonolithicProjected, TwoStep
 from ._outputs import OutputSettings, is_free
-from ._prepared import Prepared, prepare
+from ._prepared import Prepared, input_groups, prepare
 from ._projected_trunk import ProjectedTrunk, reuse_trunk, trunk_problems
 from ._result import FitResult
 from ._trunks import AbstractTrunkFit, TrunkResult, TrunkSettings
@@ -68,6 +68,7 @@ __all__ = [
     "TwoStep",
     "as_fields",
     "fit",
+    "input_groups",
     "is_free",
     "make_fields",
     "make_loss",

@@ -25,7 +25,8 @@ def fit_monolithic(
     method.trunk.check(*fields.points.shape)
     trunk = method.trunk.make(dtype=dtype, key=named_key(key, "trunk"))
     functions = trunk.width + 1
-    branch = method.branch.make(inputs.shape[1], functions, dtype=dtype, key=named_key(key, "branch"))
+    settings = method.branch.with_groups(prepared.groups)
+    branch = settings.make(inputs.shape[1], functions, dtype=dtype, key=named_key(key, "branch"))
     transform = jnp.eye(functions, dtype=dtype) if method.train_transform else None
     result = minimise(
         make_loss(fields, inputs, p=method.p, batches=method.batches, dtype=dtype),
@@ -51,7 +52,8 @@ def fit_monolithic_projected(
     fields, inputs, dtype = _aligned(prepared), prepared.inputs, prepared.dtype
     method.trunk.check(*fields.points.shape)
     trunk = method.trunk.make(dtype=dtype, key=named_key(key, "trunk"))
-    branch = method.branch.make(inputs.shape[1], trunk.width + 1, dtype=dtype, key=named_key(key, "branch"))
+    settings = method.branch.with_groups(prepared.groups)
+    branch = settings.make(inputs.shape[1], trunk.width + 1, dtype=dtype, key=named_key(key, "branch"))
     if not isinstance(branch, Perceptron) or trunk.effective_width == trunk.width != _hidden_width(trunk):
         raise UsageError("monolithic-projected needs an unstacked branch and N not below the last hidden width")
     loss = make_loss(fields, inputs, p=2.0, dtype=dtype)

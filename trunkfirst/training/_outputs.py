@@ -53,7 +53,7 @@ class OutputSettings:
         """The value on the fixed sides, before the exponential."""
         if self.is_positive and self.value <= 0:
             raise SettingError(
-                f"output.value is {self.value} on the fixed sides, where output.positive allows positive values alone"
+                f"output.value is {self.value} on the fixed sides; with output.positive it must be positive too"
             )
         value = math.log(self.value) if self.is_positive else self.value
         if value != 0 and data.is_multichannel:

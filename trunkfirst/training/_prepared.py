@@ -53,7 +53,7 @@ def prepare(data: AnyData, method: Method, dtype: np.dtype) -> Prepared:
     return Prepared(
         make_fields(data, coordinates, output, rows),
         encoder(inputs),
-        _groups(encoder, inputs),
+        input_groups(encoder, inputs),
         weights,
         dtype,
         encoder,
@@ -63,7 +63,8 @@ def prepare(data: AnyData, method: Method, dtype: np.dtype) -> Prepared:
     )
 
 
-def _groups(encoder: AbstractEncoder, inputs: Array) -> tuple[int, ...]:
+def input_groups(encoder: AbstractEncoder, inputs: Float[Array, "samples sensors"]) -> tuple[int, ...]:
+    """How many features each input function has behind the encoder; behind a common one they are one group."""
     if isinstance(encoder, Parallel):
         return tuple(part.shape[1] for part in encoder.split(inputs[:1]))
     return (encoder(inputs[:1]).shape[1],)

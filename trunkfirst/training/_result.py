@@ -1,13 +1,17 @@
 """What `fit` returns, whatever the method."""
 
 import dataclasses as dc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..linear import is_limited_by_network, trunk_limit, trunk_limit_bounds
 from ..minimisers import Status, Step
 from ..networks import Operator, Trunk
+from ._display import html_table, plot_losses, summary_rows
 from ._fields import AnyFields, ScatteredFields
 from ._trunks import TrunkResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dc.dataclass(frozen=True)
@@ -24,6 +28,18 @@ class FitResult:
     diagnostics: dict[str, Any]
     trunk_result: TrunkResult | None = None
     """Step 1 of a two-step fit: give it to `fit` again to try another step 2 on the same trunk."""
+
+    def __repr__(self) -> str:
+        rows = summary_rows(self.status, self.diagnostics)
+        return f"FitResult({', '.join(f'{name}: {value}' for name, value in rows.items())})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table; notebooks ask for it."""
+        return html_table(summary_rows(self.status, self.diagnostics))
+
+    def plot(self) -> list["Axes"]:
+        """Draw the losses against iterations with matplotlib, one panel a step; returns the panels."""
+        return plot_losses(self.history)
 
 
 def trunk_diagnostics(
