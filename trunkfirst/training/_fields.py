@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..data import AnyData, OperatorData
+from ..data import AnyData, OperatorData, ScatteredData
 from ..networks import AbstractEncoder, Identity, OutputMap
 from ._outputs import raw_outputs
 
@@ -105,6 +105,8 @@ def make_fields(
 
 @overload
 def as_fields(data: OperatorData) -> Fields: ...
+@overload
+def as_fields(data: ScatteredData) -> ScatteredFields: ...
 @overload
 def as_fields(data: AnyData) -> AnyFields: ...
 def as_fields(data: AnyData) -> AnyFields:
