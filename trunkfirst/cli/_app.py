@@ -140,8 +140,11 @@ def fit(
     ] = None,
     minutes: Annotated[float, typer.Option(min=0.1, help="About how long it may take.")] = 5.0,
     test_share: Annotated[
-        float, typer.Option(min=0.0, max=0.9, help="Share of samples kept for judging; 0 if you keep your own.")
-    ] = 0.1,
+        float | None,
+        typer.Option(
+            min=0.0, max=0.9, help="Share of samples kept for judging; 0 if you keep your own.", show_default="0.1"
+        ),
+    ] = None,
     earlier: Annotated[
         Path | None,
         typer.Option("--from", metavar="DIR", help="Add the samples to an earlier fit.", show_default=False),
@@ -204,7 +207,9 @@ def predict(
     points: Annotated[
         Path | None, typer.Option(help="Where to predict.", show_default="the training points")
     ] = None,
-    level: Annotated[float, typer.Option(min=0.5, max=0.99, help="Confidence of the intervals.")] = 0.9,
+    level: Annotated[
+        float, typer.Option(min=0.5, max=0.99, help="Confidence of the intervals: 0.8, 0.9 or 0.95.")
+    ] = 0.9,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:

@@ -16,7 +16,7 @@ def fit_command(
     data: Path | None,
     config: Path | None,
     minutes: float,
-    test_share: float,
+    test_share: float | None,
     earlier: Path | None,
     seed: int | None,
     settings: list[str],
@@ -42,14 +42,16 @@ def fit_command(
 def _given(
     data: Path | None,
     config: Path | None,
-    test_share: float,
+    test_share: float | None,
     seed: int | None,
     settings: list[str],
     keys: list[str],
 ) -> dict[str, Any]:
     """What was set by hand: the file, then the options, then --set."""
     values: dict[str, Any] = {} if config is None else read_toml(config)
-    options: dict[str, Any] = {"data": {"test_share": test_share}}
+    options: dict[str, Any] = {"data": {}}
+    if test_share is not None:
+        options["data"]["test_share"] = test_share
     if data is not None:
         options["data"]["file"] = str(data)
     if keys:

@@ -5,26 +5,25 @@ from typing import Any
 
 import numpy as np
 
-from ..data import read_data, read_inputs, read_points
+from ..data import AnyData, read_data, read_inputs, read_points
+from ..errors import UsageError
 from ..evaluation import evaluate
-from ..files import write_npz
+from ..files import read_json, write_npz
 from ..networks import Operator, load
-from ..runs import Memory, Prepared, load_config, prepare, read_memory
+from ..runs import Memory, load_config, prepare, read_memory
 from ._console import number, print_json, print_table, say
 
 
 def evaluate_command(folder: Path, *, data: Path | None, keys: dict[str, str], json: bool, quiet: bool) -> int:
     """Errors of a fitted operator on a file, or on the test samples of its own data."""
     operator, memory = load(folder), read_memory(folder)
-    samples = read_data(data, keys=keys) if data is not None else _own_test(folder).test
+    samples = read_data(data, keys=keys) if data is not None else _own_test(folder)
     if samples is None:
-        from ..errors import UsageError
-
         raise UsageError(f"{folder} kept no test samples; give --data FILE")
     inputs = _at_sensors(operator, memory, dict(samples.inputs))
     found = evaluate(operator, samples.with_inputs(inputs))
     test = found.summary()
-    if memory.intervals is not None and found.predictions.shape[1:] == memory.intervals.pointwise.shape[1:]:
+    if memory.intervals is not None and np.array_equal(samples.points, memory.intervals.points):
         test["coverage"] = memory.intervals.coverage(found.predictions, samples.outputs)
     if memory.familiarity is not None:
         test["strange_inputs"] = int(memory.familiarity.is_strange(inputs).sum())
@@ -76,8 +75,15 @@ def _warn(strange: int, samples: int, quiet: bool) -> None:
         )
 
 
-def _own_test(folder: Path) -> Prepared:
-    return prepare(load_config(folder / "config.toml"))
+def _own_test(folder: Path) -> AnyData | None:
+    prepared = prepare(load_config(folder / "config.toml"))
+    counts = read_json(folder / "metrics.json")["samples"]
+    if prepared.data.samples != sum(counts.values()):
+        raise UsageError(
+            f"{folder} was not trained on the samples of its data.file alone (--from adds earlier ones), "
+            "so that its own test samples are not known; give --data FILE"
+        )
+    return prepared.test
 
 
 def _at_sensors(operator: Operator, memory: Memory, inputs: dict[str, Any]) -> np.ndarray:

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from scipy.spatial import KDTree
 
 from ..data import OperatorData
+from ..errors import ValueRangeError
 from ..training import FitResult, TwoStep, fit
 
 LEVELS = (0.8, 0.9, 0.95)
@@ -39,7 +40,11 @@ class Intervals:
         return float(self.field[self._index(level)])
 
     def _index(self, level: float) -> int:
-        return int(np.argmin(np.abs(self.levels - level)))
+        found = np.flatnonzero(np.isclose(self.levels, level))
+        if not len(found):
+            known = ", ".join(f"{each:g}" for each in self.levels)
+            raise ValueRangeError(f"level is {level:g}; intervals are known for {known}")
+        return int(found[0])
 
     def coverage(
         self,
@@ -105,7 +110,7 @@ def conformal_quantile(scores: Float[np.ndarray, "samples ..."], level: float) -
     rank = math.ceil((len(scores) + 1) * level)
     if rank > len(scores):
         return np.full(scores.shape[1:], np.inf)
-    return np.sort(scores, axis=0)[rank - 1]
+    return np.asarray(np.sort(scores, axis=0)[rank - 1])
 
 
 def _relative(predictions: np.ndarray, outputs: np.ndarray) -> Float[np.ndarray, " samples"]:

@@ -22,6 +22,7 @@ from ..training import (
 )
 from ._config import BranchSection, RunConfig
 from ._method import BRIEF_ITERATIONS, branch_settings, build_method, build_regressor
+from ._own_data import CONVOLUTION
 from ._prepare import Prepared
 from ._reporter import Reporter
 
@@ -30,8 +31,6 @@ _CROSS_VALIDATED = 500
 _FOLDS = 5
 # Iterations of a network while its encoder is looked for, and then its decay, where overfitting must show.
 _FIRST_LOOK, _SECOND_LOOK = 80, 200
-# Channels of the convolutions and the width of the dense layer after them.
-_CONVOLUTION = (16, 32, 128)
 _DECAYS = (1e-4, 1e-6, 1e-7, 1e-8, 1e-9)
 _MOST_FOR_KERNEL = 4000
 
@@ -94,7 +93,7 @@ def settle(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Chos
     is_encoder_only = section.kind != "auto"
     choice = try_all(options, 1.2 if is_encoder_only else 1.0)
     if is_encoder_only and section.decay == 0:
-        return Chosen(_updated(config, options[choice.name]), choice, trunk_result=step1)
+        return _chosen(config, options[choice.name], choice, None, step1)
     networks = [name for name in options if options[name]["branch"]["kind"] == "network"]
     if networks:
         more = _with_decays(best_of(choice.errors, networks), options)
@@ -106,7 +105,16 @@ def settle(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Chos
     reporter.say(f"chosen: {name} ({choice.errors[name]:.2e})")
     if best_network not in (None, name):
         reporter.say(f"best network: {best_network} ({choice.errors[str(best_network)]:.2e})")
-    return Chosen(_updated(config, options[name]), Choice(name, choice.errors), best_network, step1)
+    return _chosen(config, options[name], Choice(name, choice.errors), best_network, step1)
+
+
+def _chosen(
+    config: RunConfig, updates: Updates, choice: Choice, best_network: str | None, step1: TrunkResult | None
+) -> Chosen:
+    """With step 1, if it was carried out with the weights that were chosen: config.toml must give it again."""
+    settled = _updated(config, updates)
+    is_same = _bare_weights(config) == settled.loss.weights
+    return Chosen(settled, choice, best_network, step1 if is_same else None)
 
 
 def _options(config: RunConfig, data: AnyData) -> dict[str, Updates]:
@@ -147,7 +155,7 @@ def _special(section: BranchSection, data: AnyData, weight: str) -> dict[str, Up
     options: dict[str, Updates] = {}
     loss = {"weights": weight}
     if not others and function.grid_shape is not None and max(function.grid_shape) > 3:
-        layers = (section.architecture[0], *_CONVOLUTION, section.architecture[-1])
+        layers = (section.architecture[0], *CONVOLUTION, section.architecture[-1])
         branch = {"kind": "convolution", "encoder": "standardise", "architecture": layers}
         options["convolution, standardise"] = {"branch": branch, "loss": loss}
     if data.samples <= 2000:
@@ -227,9 +235,14 @@ def _scattered_trial(
 
 def _bare_method(config: RunConfig, data: AnyData) -> TwoStep:
     """The method without what is still open."""
-    updates: Updates = {"branch": {"encoder": "none", "kind": "linear"}}
-    if config.loss.weights == "auto":
-        updates["loss"] = {"weights": "relative"}
+    updates: Updates = {
+        "branch": {"encoder": "none", "kind": "linear"},
+        "loss": {"weights": _bare_weights(config)},
+    }
     method = build_method(_updated(config, updates).model_copy(update={"method": "two-step"}), data)
     assert isinstance(method, TwoStep)
     return method
+
+
+def _bare_weights(config: RunConfig) -> str:
+    return "relative" if config.loss.weights == "auto" else config.loss.weights

@@ -176,10 +176,13 @@ def unused_settings(config: RunConfig) -> set[str]:
         unused |= {"trunk.starts", "loss.p"}
     if config.branch.kind in ("kernel", "linear"):
         unused |= {f"branch.{key}" for key in ("architecture", "activation", "initialisation", "iterations")}
-    if config.branch.kind != "network" or is_monolithic or not config.branch.projected:
+    is_network = config.branch.kind in ("network", "convolution", "auto")
+    if not is_network or is_monolithic or not config.branch.projected:
         unused |= {"branch.decay"}
-    if config.branch.kind != "network":
-        unused |= {"branch.skip", "branch.product", "branch.stacked"}
+    if not is_network:
+        unused |= {"branch.skip"}
+    if not is_network or config.branch.kind == "convolution":
+        unused |= {"branch.product", "branch.stacked"}
     return unused
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..data import AnyData, read_data
+from ..data import AnyData, ScatteredData, read_data
 from ..errors import DataError, SettingError
 from ..evaluation import evaluate
 from ..files import read_json
@@ -44,6 +44,7 @@ def fit_own(
 ) -> Outcome:
     """Train on the file that `given` names, together with the data of an `earlier` fit if there is one."""
     reporter = reporter or Silent()
+    _check(given)
     data = _read(given)
     if earlier is not None:
         return _fit_more(given, data, Path(folder), earlier, minutes, reporter)
@@ -51,11 +52,19 @@ def fit_own(
     return run(config, folder, prepared=prepare(config, data=data), reporter=reporter)
 
 
-def _read(given: dict[str, Any]) -> AnyData:
+def _check(given: dict[str, Any]) -> None:
+    """What is set by hand must be right before anything is read, or derived from it."""
     section = given.get("data", {})
-    if "file" not in section:
+    if isinstance(section, dict) and section.get("file") is None:
         raise SettingError("no data: give --data FILE, or data.file in the configuration")
-    return read_data(Path(section["file"]), keys=section.get("keys"))
+    make_config(given)
+
+
+def _read(given: dict[str, Any]) -> AnyData:
+    section = given["data"]
+    data = read_data(Path(section["file"]), keys=section.get("keys"))
+    samples = section.get("samples")
+    return data if samples is None else data.take(np.arange(min(samples, data.samples)))
 
 
 def _fit_more(
@@ -64,8 +73,7 @@ def _fit_more(
     old_config, operator = load_config(earlier / "config.toml"), load(earlier)
     old = _read({"data": old_config.data.model_dump()})
     data = _joined(old, new)
-    kept = _is_still_good(operator, new, earlier, reporter)
-    if not kept:
+    if not _is_still_good(operator, old, new, earlier, reporter):
         config = own_config(given, data, minutes=minutes)
         return run(config, folder, prepared=prepare(config, data=data), reporter=reporter)
     values = old_config.model_dump(exclude={"seed"})
@@ -92,9 +100,11 @@ def _kept_trunk(config: RunConfig, operator: Operator, prepared: Prepared) -> Tr
         return reuse_trunk(operator.trunk, fields)
 
 
-def _is_still_good(operator: Operator, new: AnyData, earlier: Path, reporter: Reporter) -> bool:
+def _is_still_good(operator: Operator, old: AnyData, new: AnyData, earlier: Path, reporter: Reporter) -> bool:
     """Whether the earlier trunk represents the new outputs about as well as it did its own."""
-    before = _earlier_error(earlier)
+    test = read_json(earlier / "metrics.json").get("test") or {}
+    # Without test samples, those it was trained on must do.
+    before = float(test.get("optimal_mean_relative_l2") or evaluate(operator, old).optimal_errors.mean())
     now = float(evaluate(operator, new).optimal_errors.mean())
     is_good = now <= _STILL_GOOD * before
     verdict = "kept; only the branch is trained" if is_good else "trained anew"
@@ -102,13 +112,6 @@ def _is_still_good(operator: Operator, new: AnyData, earlier: Path, reporter: Re
         f"the earlier trunk represents the new samples with error {now:.1e} (before {before:.1e}): it is {verdict}"
     )
     return is_good
-
-
-def _earlier_error(earlier: Path) -> float:
-    metrics = read_json(earlier / "metrics.json")
-    test = metrics.get("test") or {}
-    known = test.get("optimal_mean_relative_l2")
-    return float(known if known is not None else metrics["trunk"]["relative_error"])
 
 
 def _joined(old: AnyData, new: AnyData) -> AnyData:
@@ -120,14 +123,42 @@ def _joined(old: AnyData, new: AnyData) -> AnyData:
     ):
         raise DataError("points: the new samples are given at other points than those of the earlier fit")
     inputs = {
-        name: dc.replace(f, values=np.concatenate([f.values, new.inputs[name].values]))
+        name: dc.replace(f, values=_stacked(f"inputs[{name!r}]", f.values, new.inputs[name].values))
         for name, f in old.inputs.items()
     }
-    outputs = np.concatenate([old.outputs, new.outputs])
-    points = old.points if old.points.ndim == 2 else np.concatenate([old.points, new.points])
-    return dc.replace(old, inputs=inputs, points=points, outputs=outputs, labels={}, **_no_weights(old))
+    fields: dict[str, Any] = {"inputs": inputs, "outputs": _stacked("outputs", *_even(old.outputs, new.outputs))}
+    if isinstance(old, ScatteredData):
+        fields["points"] = _stacked("points", *_even(old.points, new.points))
+        fields["point_weights"] = _joined_weights("point_weights", old, new)
+    else:
+        fields["reference_outputs"] = None
+    return dc.replace(old, **fields, sample_weights=_joined_weights("sample_weights", old, new), labels={})
 
 
-def _no_weights(data: AnyData) -> dict[str, None]:
-    fields = {field.name for field in dc.fields(data)}
-    return {name: None for name in ("sample_weights", "reference_outputs") if name in fields}
+def _joined_weights(name: str, old: AnyData, new: AnyData) -> np.ndarray | None:
+    first, second = getattr(old, name), getattr(new, name)
+    if first is None and second is None:
+        return None
+    if first is None or second is None:
+        raise DataError(f"{name}: given for one of the earlier and the new samples alone; give both or none")
+    return _stacked(name, *_even(first, second))
+
+
+def _even(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Samples with fewer points than others are filled up with NaN."""
+    if first.ndim == 1:
+        return first, second
+    most = max(first.shape[1], second.shape[1])
+
+    def filled(array: np.ndarray) -> np.ndarray:
+        width = [(0, 0)] * array.ndim
+        width[1] = (0, most - array.shape[1])
+        return np.pad(array, width, constant_values=np.nan)
+
+    return filled(first), filled(second)
+
+
+def _stacked(name: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    if first.shape[1:] != second.shape[1:]:
+        raise DataError(f"{name}: the new samples have the shape {second.shape}, the earlier ones {first.shape}")
+    return np.concatenate([first, second])

@@ -54,6 +54,12 @@ def _interpolated(
     values: Float[np.ndarray, "samples given"],
     wanted: Float[np.ndarray, "wanted coordinates"],
 ) -> Float[np.ndarray, "samples wanted"]:
+    if given.shape[1] != wanted.shape[1]:
+        raise DataError(
+            f"inputs[{name!r}]: sensors have {given.shape[1]} coordinates, but those of training {wanted.shape[1]}"
+        )
+    if len(np.unique(given, axis=0)) < len(given):
+        raise DataError(f"inputs[{name!r}]: two sensors at the same place; interpolation needs them apart")
     low, high = given.min(axis=0), given.max(axis=0)
     slack = 1e-9 + 1e-6 * (high - low)
     if (wanted < low - slack).any() or (wanted > high + slack).any():

@@ -12,6 +12,8 @@ from ._config import merge
 _WANTED_ERROR = 1e-5
 _MOST_FUNCTIONS = 150
 _FEWEST_HIDDEN, _SCATTERED_WIDTH = 40, 40
+# Channels of the convolutions and the width of the dense layer after them.
+CONVOLUTION = (16, 32, 128)
 
 
 def own_values(data: AnyData) -> dict[str, Any]:
@@ -64,19 +66,12 @@ def suitable_width(data: AnyData) -> int:
 def with_own_values(given: dict[str, Any], data: AnyData) -> dict[str, Any]:
     """`given` settings on top of those that follow from the data; widths follow each other."""
     values = own_values(data)
-    trunk = given.get("trunk", {})
-    if "architecture" in trunk:
-        *_, width = trunk["architecture"]
-        first, hidden, _ = values["branch"]["architecture"]
-        values["branch"]["architecture"] = (first, hidden, width + 1)
+    trunk, branch = given.get("trunk", {}), given.get("branch", {})
     extra = len(trunk.get("periods", {})) + 2 * trunk.get("fourier", 0)
-    first, *rest = values["trunk"]["architecture"]
-    values["trunk"]["architecture"] = (first + extra, *rest)
-    if given.get("branch", {}).get("kind") == "convolution":
-        values["branch"]["architecture"] = (values["branch"]["architecture"][0], 16, 32, 128, width_of(values) + 1)
+    coordinates, *hidden, width = values["trunk"]["architecture"]
+    values["trunk"]["architecture"] = (coordinates + extra, *hidden, width)
+    *_, width = trunk.get("architecture", (width,))
+    sensors, *layers, _ = values["branch"]["architecture"]
+    layers = CONVOLUTION if branch.get("kind") == "convolution" else layers
+    values["branch"]["architecture"] = (sensors, *layers, width + 1)
     return merge(values, given)
-
-
-def width_of(values: dict[str, Any]) -> int:
-    """N of nested settings."""
-    return values["trunk"]["architecture"][-1]

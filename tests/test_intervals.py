@@ -1,0 +1,125 @@
+"""Conformal intervals: the quantile, its coverage on what was not seen, and the way to a file and back."""
+
+import math
+
+import numpy as np
+import pytest
+from own_problems import fit_branch, known_trunk
+
+from trunkfirst.data import OperatorData
+from trunkfirst.errors import ValueRangeError
+from trunkfirst.evaluation import LEVELS, Intervals, conformal_intervals, conformal_quantile, intervals_from
+from trunkfirst.regressors import LinearRidge
+from trunkfirst.training import FitResult, ProjectedTrunk, TrunkSettings, TwoStep
+
+METHOD = TwoStep(ProjectedTrunk(TrunkSettings((1, 40, 20), "tanh")), LinearRidge())  # the trunk is known
+SAMPLES, NEW = 240, 2000
+
+
+def surprising(samples: int, seed: int, *, channels: int | None = None) -> OperatorData:
+    """u = (2 + a) + a x + b cos(2 x): the input is a, and nobody knows b."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.uniform(-1, 1, (samples, 1)), rng.standard_t(4, (samples, 1)) / 5
+    x = np.linspace(0, 1, 25)
+    outputs = 2 + a + a * x + b * np.cos(2 * x)
+    if channels is not None:
+        outputs = np.stack([outputs] * channels, axis=2) * np.arange(1, channels + 1)
+    return OperatorData(a, x[:, None], outputs)
+
+
+@pytest.fixture(scope="module")
+def result() -> FitResult:
+    return fit_branch(surprising(SAMPLES, 0), METHOD)
+
+
+@pytest.fixture(scope="module")
+def intervals(result: FitResult) -> Intervals:
+    return conformal_intervals(surprising(SAMPLES, 0), METHOD, result)
+
+
+def binomial(level: float, *counts: int) -> float:
+    """Four deviations of a share among so many, for calibration and test together."""
+    return 4 * math.sqrt(sum(level * (1 - level) / count for count in counts))
+
+
+# -- the quantile
+
+
+@pytest.mark.parametrize(
+    ("count", "level", "rank"), [(9, 0.9, 9), (99, 0.9, 90), (100, 0.9, 91), (20, 0.95, 20), (4, 0.8, 4)]
+)
+def test_the_quantile_is_a_score_by_its_rank(count: int, level: float, rank: int):
+    scores = np.random.default_rng(0).permutation(np.arange(1.0, count + 1))
+    assert conformal_quantile(scores, level) == rank
+
+
+@pytest.mark.parametrize(("count", "level"), [(8, 0.9), (18, 0.95), (1, 0.8)])
+def test_too_few_scores_promise_nothing(count: int, level: float):
+    assert np.isinf(conformal_quantile(np.ones(count), level))
+    assert np.isinf(conformal_quantile(np.ones((count, 3)), level)).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_quantile_covers_as_promised(level: float):
+    """A new score lies below the quantile of 99 others with probability ceil(100 level) / 100, exactly."""
+    rng = np.random.default_rng(1)
+    scores = rng.exponential(size=(99, 5000))
+    share = np.mean(rng.exponential(size=5000) <= conformal_quantile(scores, level))
+    assert abs(share - math.ceil(100 * level) / 100) < binomial(level, 5000)
+
+
+# -- intervals of a fit
+
+
+@pytest.mark.parametrize("kind", ["field", "pointwise"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_promise_holds_on_new_samples(result: FitResult, intervals: Intervals, level: float, kind: str):
+    new = surprising(NEW, 1)
+    found = intervals.coverage(result.operator.predict(new.flat_inputs, new.points), new.outputs)[f"{level:g}"]
+    assert abs(found[kind] - level) < binomial(level, SAMPLES, NEW)
+
+
+def test_widths_are_those_of_what_is_not_known(intervals: Intervals):
+    """|b| cos(2 x) is what is missed, so that half a width is a quantile of |b| times |cos(2 x)|."""
+    x = np.linspace(0, 1, 25)
+    b = np.abs(np.random.default_rng(5).standard_t(4, 100_000)) / 5
+    for row, level in zip(intervals.pointwise, LEVELS, strict=True):
+        assert np.allclose(row, np.quantile(b, level) * np.abs(np.cos(2 * x)), rtol=0.25, atol=0.03)
+    assert (np.diff(intervals.field) > 0).all()
+    assert (np.diff(intervals.pointwise, axis=0) >= 0).all()
+
+
+def test_new_points_have_the_width_of_their_neighbours(intervals: Intervals):
+    at = np.array([[0.0], [0.51], [0.99], [3.0]])
+    assert np.array_equal(intervals.half_width(at, 0.9), intervals.pointwise[1][[0, 12, 24, 24]])
+    assert intervals.field_bound(0.9) == intervals.field[1]
+
+
+@pytest.mark.parametrize("level", [0.5, 0.85, 0.99])
+def test_a_level_that_is_not_known_is_refused(intervals: Intervals, level: float):
+    with pytest.raises(ValueRangeError, match=rf"level is {level}; intervals are known for 0.8, 0.9, 0.95"):
+        intervals.half_width(np.zeros((1, 1)), level)
+    with pytest.raises(ValueRangeError):
+        intervals.field_bound(level)
+
+
+def test_every_channel_has_its_widths():
+    data = surprising(60, 0, channels=2)
+    found = conformal_intervals(data, METHOD, fit_branch(data, METHOD))
+    assert found.pointwise.shape == (3, 25, 2)
+    assert np.allclose(found.pointwise[..., 1], 2 * found.pointwise[..., 0], rtol=1e-3)
+    assert found.half_width(np.zeros((4, 1)), 0.8).shape == (4, 2)
+
+
+def test_few_samples_promise_little():
+    data = surprising(12, 0)
+    found = conformal_intervals(data, METHOD, fit_branch(data, METHOD, known_trunk(functions=3)))
+    assert np.isfinite(found.field_bound(0.9))
+    assert np.isinf(found.field_bound(0.95))
+
+
+def test_arrays_and_back(intervals: Intervals):
+    back = intervals_from({"points": np.zeros((2, 1)), **intervals.arrays()})
+    assert isinstance(back, Intervals)
+    assert all(np.array_equal(back.arrays()[name], array) for name, array in intervals.arrays().items())
+    assert intervals_from({"points": np.zeros((2, 1))}) is None
