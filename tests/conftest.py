@@ -2,8 +2,48 @@
 an integer power in Adam's bias correction.)
 """
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import jax
+import pytest
+from own_problems import OPTIONS, Call, antiderivative
+
+from trunkfirst.cli import _fit
+from trunkfirst.cli._app import main
+from trunkfirst.data import write_data
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Tests compile much and compute little.
 jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.fixture(scope="module")
+def no_report() -> Iterator[None]:
+    """Reports are drawn, slowly, in other tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_fit, "write_report", lambda folder, **_: Path(folder) / "report.html")
+        yield
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command and return its exit code, standard output and standard error."""
+
+    def go(*arguments: str | Path) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return go
+
+
+@pytest.fixture(scope="module")
+def place(no_report: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with training data, new samples and a first fit in `run`."""
+    folder = tmp_path_factory.mktemp("own")
+    write_data(antiderivative(40), folder / "train.npz")
+    write_data(antiderivative(20, seed=1), folder / "new.npz")
+    data = ["--data", str(folder / "train.npz"), "--out", str(folder / "run")]
+    assert main(["fit", *data, *OPTIONS, "--quiet"]) == 0
+    return folder

@@ -1,6 +1,8 @@
 """Problems of the kind that people bring: operators of known form, and trunks that need no training."""
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,19 @@ from trunkfirst.networks import Operator, Perceptron, Trunk, load, save
 from trunkfirst.training import FitResult, Method, TwoStep, fit, prepare, reuse_trunk
 
 DOUBLE = np.dtype(np.float64)
+Call = Callable[..., tuple[int, str, str]]
+NARROW = {"architecture": (1, 20, 8), "starts": 1}
+SETTINGS: dict[str, Any] = {
+    "trunk": {**NARROW, "iterations": 60},
+    "branch": {"kind": "linear", "encoder": "standardise"},
+    "loss": {"weights": "relative"},
+}
+# The same on the command line; everything below has the same shapes, because compiling takes the time.
+OPTIONS = [
+    f"--set={section}.{key}={json.dumps(value)}"
+    for section, values in SETTINGS.items()
+    for key, value in values.items()
+]
 
 
 def shared_data(name: str) -> Path:

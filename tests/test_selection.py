@@ -8,24 +8,28 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import make_network, waves
+from helpers import waves
 
 from trunkfirst.data import InputFunction, OperatorData, scattered_from_lists
-from trunkfirst.minimisers import Adam
 from trunkfirst.networks import Identity, Perceptron
-from trunkfirst.regressors import AbstractRegressor, BranchSettings, LinearRidge, ProjectedNetwork, Regression
+from trunkfirst.regressors import AbstractRegressor, LinearRidge, Regression
 from trunkfirst.selection import Candidate, Trial, aligned_trial, best_of, choose, encoding_candidates
-from trunkfirst.training import RawInputs, as_fields, make_fields, parse_encoding, relative_weights
+from trunkfirst.training import as_fields, make_fields, parse_encoding, relative_weights
 
 RNG = np.random.default_rng(0)
 
 
 @dc.dataclass(frozen=True)
 class Fixed(AbstractRegressor):
-    """Gives c(f) = f M, whatever the targets; remembers the weights it was given."""
+    """Gives c(f) = f M, whatever the targets; remembers what it was told."""
 
     matrix: Any = None
     seen: list[Any] = dc.field(default_factory=list)
+    groups: list[tuple[int, ...]] = dc.field(default_factory=list)
+
+    def with_groups(self, groups: tuple[int, ...]) -> AbstractRegressor:
+        self.groups.append(groups)
+        return self
 
     def fit(self, inputs: Any, targets: Any, weights: Any = None, **options: Any) -> Regression:
         self.seen.append(weights)
@@ -106,14 +110,16 @@ def test_many_samples_are_thinned_out_with_their_channels(monkeypatch: pytest.Mo
     assert error_of(trial, LinearRidge()) < 1e-6  # inputs and targets still belong together
 
 
-def test_products_know_their_groups():
-    """A product branch is a candidate like any other."""
+def test_candidates_are_told_the_groups_of_inputs():
+    """A product branch is a candidate like any other, and needs them."""
     data = waves(20, sensors=5)
     parts = {"a": InputFunction(data.flat_inputs[:, :2]), "f": InputFunction(data.flat_inputs[:, 2:])}
     data = OperatorData(parts, data.points, data.outputs)
     trial = trial_of(data.take(np.arange(15)), data.take(np.arange(15, 20)))
-    network = BranchSettings((4,), "tanh", "xavier", groups=())
-    assert np.isfinite(error_of(trial, ProjectedNetwork(network, Adam(), 1), "a=standardise,f=standardise"))
+    for encoding, groups in (("a=standardise,f=principal:1", (2, 1)), ("standardise", (5,))):
+        regressor = Fixed()
+        error_of(trial, regressor, encoding)
+        assert regressor.groups == [groups]
 
 
 # -- a choice
@@ -185,9 +191,3 @@ def test_scattered_outputs_have_no_predictive_coordinates():
     assert any(
         "predictive" in name for name in encoding_candidates(OperatorData(inputs, points[0], np.ones((20, 4))))
     )
-
-
-def test_raw_inputs_pass_as_they_are():
-    with jax.enable_x64(True):
-        assert isinstance(RawInputs().fit(linear_data()), Identity)
-    assert make_network(2, 3).architecture == (2, 3)

@@ -1,0 +1,219 @@
+"""Points before the trunk: rescaled, periodic, with Fourier features; inputs each with their own encoder."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import has_same_bits, make_network, waves
+from own_problems import DOUBLE, fit_branch, known_trunk, saved_and_loaded
+
+from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.errors import DataError, SettingError
+from trunkfirst.evaluation import evaluate
+from trunkfirst.networks import (
+    Chain,
+    FourierFeatures,
+    Identity,
+    Operator,
+    Parallel,
+    Periodic,
+    Standardise,
+    Trunk,
+    fit_principal,
+    fit_standardise,
+)
+from trunkfirst.regressors import LinearRidge
+from trunkfirst.training import (
+    CoordinateSettings,
+    PerInput,
+    ProjectedTrunk,
+    TrunkSettings,
+    TwoStep,
+    parse_encoding,
+)
+
+RNG = np.random.default_rng(0)
+POINTS = RNG.uniform([0, 10], [2, 30], (40, 2))
+NAMED = OperatorData(
+    np.ones((3, 1)), POINTS, np.ones((3, 40)), coordinate_names=("t", "x")
+)  # only the points matter
+
+
+def encode(settings: CoordinateSettings, points: np.ndarray = POINTS, data: OperatorData = NAMED) -> np.ndarray:
+    with jax.enable_x64(True):
+        return np.asarray(settings.fit_in(data, DOUBLE)(jnp.asarray(points)))
+
+
+# -- what the settings make
+
+
+def test_nothing_is_the_identity():
+    with jax.enable_x64(True):
+        assert isinstance(CoordinateSettings().fit_in(NAMED, DOUBLE), Identity)
+
+
+def test_rescaled_points_fill_the_box():
+    found = encode(CoordinateSettings(is_rescaled=True))
+    assert np.allclose(found.min(axis=0), -1)
+    assert np.allclose(found.max(axis=0), 1)
+
+
+def test_a_coordinate_that_never_changes_becomes_zero():
+    flat = OperatorData(np.ones((3, 1)), POINTS * [1, 0] + [0, 7], np.ones((3, 40)))
+    found = encode(CoordinateSettings(is_rescaled=True), flat.points, flat)
+    assert not found[:, 1].any()
+    assert np.ptp(found[:, 0]) == pytest.approx(2.0)
+
+
+def test_periodic_coordinates_are_cosine_and_sine():
+    found = encode(CoordinateSettings(periods=(("x", 5.0),)))
+    angle = 2 * np.pi * POINTS[:, 1] / 5
+    assert np.allclose(found, np.stack([POINTS[:, 0], np.cos(angle), np.sin(angle)], axis=1), rtol=0, atol=1e-13)
+
+
+def test_fourier_features_are_waves_of_the_rescaled_point():
+    settings = CoordinateSettings(fourier=4, cycles=2.0)
+    found = encode(settings)
+    scaled = encode(CoordinateSettings(is_rescaled=True))
+    assert np.allclose(found[:, :2], scaled, rtol=0, atol=1e-15)
+    assert np.allclose(found[:, 2:6] ** 2 + found[:, 6:] ** 2, 1.0, rtol=0, atol=1e-14)
+    with jax.enable_x64(True):
+        encoder = settings.fit_in(NAMED, DOUBLE)
+    assert isinstance(encoder, Chain)
+    waves_of = encoder.parts[-1]
+    assert isinstance(waves_of, FourierFeatures)
+    F = np.asarray(waves_of.frequencies)
+    assert np.allclose(found[:, 2:6], np.cos(scaled @ F.T), rtol=0, atol=1e-13)
+    assert np.abs(F).max() <= 2 * np.pi  # two waves across a box of length 2
+    assert np.array_equal(encode(settings), found)  # the same frequencies every time
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        CoordinateSettings(),
+        CoordinateSettings(is_rescaled=True),
+        CoordinateSettings(periods=(("t", 2.0), ("x", 5.0))),
+        CoordinateSettings(fourier=3),
+        CoordinateSettings(True, (("x", 5.0),), 4),
+    ],
+)
+def test_the_number_of_features_is_known_beforehand(settings: CoordinateSettings):
+    assert encode(settings).shape == (40, settings.features(2))
+
+
+@pytest.mark.parametrize(
+    "periods", [(("y", 1.0),), (("x", 0.0),), (("x", -1.0),), (("x", float("nan")),), (("x", float("inf")),)]
+)
+def test_bad_periods(periods: tuple[tuple[str, float], ...]):
+    with pytest.raises(SettingError, match=r"trunk.periods: . = .*; give a positive period for one of .* t, x"):
+        encode(CoordinateSettings(periods=periods))
+
+
+# -- what comes of it
+
+
+@pytest.mark.parametrize(
+    "settings", [CoordinateSettings(periods=(("x", 0.5),)), CoordinateSettings(True, (("x", 0.5),), 3, 0.2)]
+)
+def test_a_periodic_operator_is_periodic(settings: CoordinateSettings, tmp_path: Path):
+    """u = a sin(4 pi x) + b, seen on one and a half periods; right on all others, and repeating to 1e-12."""
+    inputs = RNG.normal(size=(10, 2))
+    x = np.sort(RNG.uniform(0, 0.75, 60))[:, None]
+
+    def truth(x: np.ndarray) -> np.ndarray:
+        return inputs[:, :1] * np.sin(4 * np.pi * x.T) + inputs[:, 1:]
+
+    features = settings.features(1)
+    trunk = ProjectedTrunk(TrunkSettings((features, 40, 20)))
+    data = OperatorData(inputs, x, truth(x))
+    operator = fit_branch(
+        data, TwoStep(trunk, LinearRidge(), coordinates=settings), known_trunk(features)
+    ).operator
+    values = operator.predict(inputs, x)
+    for periods in (1, -2, 5):
+        assert np.abs(operator.predict(inputs, x + 0.5 * periods) - values).max() < 1e-12
+    elsewhere = np.linspace(7, 8, 60)[:, None]
+    assert np.abs(operator.predict(inputs, elsewhere) - truth(elsewhere)).max() < 1e-4
+    back = saved_and_loaded(operator, tmp_path)
+    assert has_same_bits(operator, back)
+    assert back.trunk.coordinates == 1
+    assert np.array_equal(back.predict(inputs, x), values)
+
+
+def test_fourier_features_learn_what_oscillates():
+    """Twenty waves across the box: hopeless for a smooth trunk of this size, simple with the features."""
+    inputs = RNG.normal(size=(10, 2))
+    x = np.linspace(0, 1, 120)[:, None]
+    outputs = inputs[:, :1] * np.sin(40 * np.pi * x.T) + inputs[:, 1:]
+    data = OperatorData(inputs, x, outputs)
+    errors: list[float] = []
+    for settings in (CoordinateSettings(is_rescaled=True), CoordinateSettings(fourier=40, cycles=25.0)):
+        features = settings.features(1)
+        trunk = Trunk(make_network(features, 81, seed=5))  # linear in the features
+        method = TwoStep(ProjectedTrunk(TrunkSettings((features, 81))), LinearRidge(), coordinates=settings)
+        errors.append(evaluate(fit_branch(data, method, trunk).operator, data).errors.mean())
+    assert errors[1] < 0.1 * errors[0]
+
+
+# -- every input function with an encoder of its own
+
+
+def two_inputs() -> OperatorData:
+    data = waves(12, sensors=5)
+    return OperatorData(
+        {"a": InputFunction(data.flat_inputs[:, :2]), "f": InputFunction(data.flat_inputs[:, 2:])},
+        data.points,
+        data.outputs,
+    )
+
+
+def test_parallel_encoders_stand_side_by_side():
+    data = two_inputs()
+    a, f = data.inputs["a"].values, data.inputs["f"].values
+    with jax.enable_x64(True):
+        encoder = parse_encoding("f=principal:2, a=log").fit_in(data, DOUBLE)
+        found = np.asarray(encoder(jnp.asarray(data.flat_inputs)))
+        logs = np.log(a)
+        principal = np.asarray(fit_principal(f, 2)(jnp.asarray(f)))
+    assert encoder.sensors == 5
+    assert np.allclose(found[:, :2], (logs - logs.mean(axis=0)) / logs.std(axis=0), rtol=0, atol=1e-12)
+    assert np.allclose(found[:, 2:], principal, rtol=0, atol=1e-12)
+
+
+def test_every_input_needs_its_encoder():
+    with pytest.raises(DataError, match="encoders are given for a, g, but the inputs are a, f"):
+        parse_encoding("a=log,g=none").fit(two_inputs())
+    assert isinstance(parse_encoding("a=log,f=none"), PerInput)
+
+
+def test_parallel_and_fourier_round_trip_to_the_bit(tmp_path: Path):
+    data = two_inputs()
+    with jax.enable_x64(True):
+        parts = (fit_standardise(data.inputs["a"].values), fit_principal(data.inputs["f"].values, 2))
+        points = Chain(
+            (
+                Periodic((0.5, 0.0)),
+                Standardise(jnp.asarray([0.1, 0.2, 0.3]), jnp.asarray([1.0, np.inf, 2.0])),
+                FourierFeatures(jnp.asarray(RNG.normal(size=(3, 3)))),
+            )
+        )
+    operator = Operator(
+        Parallel(parts, (2, 3)), make_network(4, 6, 5), Trunk(make_network(9, 6, 4), points), None, ("a", "f")
+    )
+    back = saved_and_loaded(operator, tmp_path)
+    assert has_same_bits(operator, back)
+    assert jax.tree.structure(operator) == jax.tree.structure(back)
+    named = {name: f.values for name, f in data.inputs.items()}
+    swapped = dict(reversed(named.items()))
+    assert np.array_equal(back.predict(swapped, data.points), operator.predict(data.flat_inputs, data.points))
+
+
+def test_named_inputs_are_put_in_order_when_judging():
+    """A file may hold the inputs in another order than the one of training."""
+    data = two_inputs()
+    operator = Operator(Identity(), make_network(5, 6, 5), Trunk(make_network(2, 6, 4)), None, ("a", "f"))
+    swapped = OperatorData(dict(reversed(list(data.inputs.items()))), data.points, data.outputs)
+    assert np.array_equal(evaluate(operator, swapped).predictions, evaluate(operator, data).predictions)

@@ -1,0 +1,331 @@
+"""Your own data, from a file to an operator: settings, choices, minutes, more samples."""
+
+import dataclasses as dc
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from own_problems import NARROW, OPTIONS, SETTINGS, Call, antiderivative, shared_data
+
+from trunkfirst.cli import _fit
+from trunkfirst.data import AnyData, InputFunction, OperatorData, ScatteredData, read_data, write_data
+from trunkfirst.errors import DataError, UsageError
+from trunkfirst.files import read_json, verify_manifest
+from trunkfirst.networks import load
+from trunkfirst.runs import Outcome, RunConfig, Silent, build_method, fit_own, make_config, own_config, to_toml
+from trunkfirst.runs import _choose as choices
+from trunkfirst.runs import _minutes as budget
+from trunkfirst.runs._fit_own import _is_still_good, _joined, _read
+
+pytestmark = pytest.mark.usefixtures("no_report")
+
+
+def given(place: Path, **more: Any) -> dict[str, Any]:
+    """Settings as the Python face takes them."""
+    return {**SETTINGS, "data": {"file": str(place / "train.npz"), **more}}
+
+
+def model(folder: Path) -> bytes:
+    return (folder / "model" / "model.safetensors").read_bytes()
+
+
+# -- fit
+
+
+def test_a_fit_leaves_everything_in_its_folder(place: Path):
+    run = place / "run"
+    verify_manifest(run)
+    metrics = read_json(run / "metrics.json")
+    assert metrics["status"] == "finished"
+    assert metrics["samples"] == {"train": 32, "validation": 4, "test": 4}
+    assert metrics["test"]["mean_relative_l2"] < 1e-2
+    assert load(run).input_names == ("f",)
+
+
+def test_the_same_settings_in_python_give_the_same_operator(place: Path, tmp_path: Path):
+    outcome = fit_own(given(place), tmp_path / "a")
+    assert isinstance(outcome, Outcome)
+    assert model(tmp_path / "a") == model(place / "run")
+    assert outcome.metrics["test"] == read_json(place / "run" / "metrics.json")["test"]
+
+
+def test_the_configuration_can_be_run_again_and_gives_the_same(call: Call, place: Path, tmp_path: Path):
+    assert call("fit", "--config", place / "run" / "config.toml", "--out", tmp_path / "a", "--quiet") == (
+        0,
+        "",
+        "",
+    )
+    assert model(tmp_path / "a") == model(place / "run")
+    assert (tmp_path / "a" / "config.toml").read_text() == (place / "run" / "config.toml").read_text()
+
+
+def test_options_are_stronger_than_the_file_and_the_file_than_defaults(
+    call: Call, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also the share of test samples, which has a default on the command line."""
+    text = (place / "run" / "config.toml").read_text().replace("test_share = 0.1", "test_share = 0.0")
+    (tmp_path / "mine.toml").write_text(text)
+    seen: list[Any] = []
+
+    def stop(given: dict[str, Any], *_: Any, **__: Any) -> None:
+        seen.append(given)
+        raise UsageError("that will do")
+
+    monkeypatch.setattr(_fit, "fit_own", stop)
+    options = ("--seed", "7", "--set", "seed=9", "--set", "output.intervals=false")
+    for more in ((), options, ("--test-share", "0.2")):
+        assert call("fit", "--config", tmp_path / "mine.toml", *more)[0] == 2
+    assert [given["data"]["test_share"] for given in seen] == [0.0, 0.0, 0.2]
+    assert [given["seed"] for given in seen] == [0, 9, 0]
+    assert [given["output"]["intervals"] for given in seen] == [True, False, True]
+
+
+def test_fewer_samples_than_the_file_has(place: Path):
+    assert _read(given(place, samples=30)).samples == 30
+    assert _read(given(place, samples=300)).samples == 40
+    assert own_config(given(place, samples=30), antiderivative(40), minutes=1).data.samples == 30
+
+
+# -- more samples
+
+
+def test_more_samples_keep_a_trunk_that_still_serves(call: Call, place: Path, tmp_path: Path):
+    arguments = ("fit", "--data", place / "new.npz", "--from", place / "run", "--out", tmp_path / "a")
+    code, _, err = call(*arguments, "--set", "output.intervals=false")
+    assert code == 0
+    assert "it is kept; only the branch is trained" in " ".join(err.split())
+    metrics = read_json(tmp_path / "a" / "metrics.json")
+    assert sum(metrics["samples"].values()) == 60
+    assert metrics["trunk"]["iterations"] == 0
+    old, new = load(place / "run"), load(tmp_path / "a")
+    assert all(
+        np.array_equal(a, b) for a, b in zip(old.trunk.network.weights, new.trunk.network.weights, strict=True)
+    )
+    assert metrics["test"]["mean_relative_l2"] < 1e-2
+    # Its configuration names the new file alone, so that its test samples cannot be found again.
+    code, _, err = call("evaluate", tmp_path / "a")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--from adds earlier ones" in err
+    assert call("evaluate", tmp_path / "a", "--data", place / "new.npz", "--quiet")[0] == 0
+
+
+class Talkative(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.mark.parametrize("has_test", [True, False], ids=["with test samples", "without"])
+@pytest.mark.parametrize("modes", [5, 12], ids=["alike", "much rougher"])
+def test_a_trunk_is_judged_by_what_it_can_represent(place: Path, tmp_path: Path, modes: int, has_test: bool):
+    folder = place / "run"
+    if not has_test:
+        (tmp_path / "metrics.json").write_text(json.dumps({"test": None}))
+        folder = tmp_path
+    reporter, operator = Talkative(), load(place / "run")
+    new = antiderivative(20, modes=modes, seed=3)
+    is_good = _is_still_good(operator, antiderivative(40), new, folder, reporter)
+    assert is_good == (modes == 5)
+    assert ("kept" if is_good else "trained anew") in reporter.said[0]
+
+
+def scattered(samples: int, most: int, **more: Any) -> ScatteredData:
+    rng = np.random.default_rng(0)
+    return ScatteredData(
+        np.ones((samples, 2)), rng.uniform(size=(samples, most, 1)), np.ones((samples, most)), **more
+    )
+
+
+def test_scattered_samples_of_different_lengths_are_joined():
+    joined = _joined(scattered(3, 4), scattered(2, 6))
+    assert isinstance(joined, ScatteredData)
+    assert joined.counts.tolist() == [4, 4, 4, 6, 6]
+    weights = {"point_weights": np.ones((3, 4)), "sample_weights": np.arange(1.0, 4.0)}
+    others = {"point_weights": np.ones((2, 6)), "sample_weights": np.arange(4.0, 6.0)}
+    joined = _joined(scattered(3, 4, **weights), scattered(2, 6, **others))
+    assert joined.sample_weights is not None
+    assert joined.sample_weights.tolist() == [1, 2, 3, 4, 5]
+
+
+TRAIN = antiderivative(4)
+CANNOT_JOIN: dict[str, tuple[AnyData, str]] = {
+    "other points": (
+        dc.replace(TRAIN, points=TRAIN.points**2),
+        "points: the new samples are given at other points",
+    ),
+    "other sensors": (
+        dc.replace(TRAIN, inputs={"f": InputFunction(np.ones((4, 7)))}),
+        r"inputs\['f'\]: the new samples have the shape \(4, 7\), the earlier ones \(4, 24\)",
+    ),
+    "other inputs": (dc.replace(TRAIN, inputs={"g": TRAIN.inputs["f"]}), "other inputs"),
+    "channels": (dc.replace(TRAIN, outputs=TRAIN.outputs[..., None]), "outputs: the new samples have the shape"),
+    "scattered": (scattered(4, 24), "other inputs, or another kind of points"),
+    "weights": (dc.replace(TRAIN, sample_weights=np.ones(4)), "sample_weights: given for one"),
+}
+
+
+@pytest.mark.parametrize("name", CANNOT_JOIN)
+def test_samples_that_do_not_go_together(name: str):
+    new, words = CANNOT_JOIN[name]
+    with pytest.raises(DataError, match=words):
+        _joined(TRAIN, new)
+
+
+# -- minutes become iterations
+
+
+@pytest.mark.parametrize(("minutes", "seconds", "count"), [(5, 0.05, 1600), (1, 0.1, 200), (100, 1e-3, 6000)])
+def test_time_is_turned_into_iterations(
+    monkeypatch: pytest.MonkeyPatch, place: Path, minutes: float, seconds: float, count: int
+):
+    """Four tenths of the time, at so many seconds an iteration, half as much again for the starts; 200 to 6000."""
+    monkeypatch.setattr(budget, "_seconds_an_iteration", lambda *_: seconds)
+    settings = {**given(place), "trunk": NARROW}
+    assert own_config(settings, antiderivative(40), minutes=minutes).trunk.iterations == count
+    by_hand = own_config(given(place), antiderivative(40), minutes=minutes)
+    assert by_hand.trunk.iterations == 60
+
+
+def test_minutes_are_written_down_as_iterations(call: Call, place: Path, tmp_path: Path):
+    options = [option for option in OPTIONS if "iterations" not in option]
+    arguments = ("--data", place / "train.npz", "--out", tmp_path / "a", "--minutes", "0.1", *options, "--quiet")
+    assert call("fit", *arguments, "--set", "output.intervals=false")[0] == 0
+    count = tomllib.loads((tmp_path / "a" / "config.toml").read_text())["trunk"]["iterations"]
+    assert 200 <= count <= 6000
+    assert count == int(f"{count:.1e}".split("e")[0].replace(".", "")) * 10 ** (len(str(count)) - 2)  # two digits
+    assert read_json(tmp_path / "a" / "metrics.json")["trunk"]["iterations"] <= count
+
+
+# -- choices
+
+
+def test_everything_chosen_is_told_written_and_run_again(
+    call: Call, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(choices, "_CROSS_VALIDATED", 0)  # one split, not five
+    monkeypatch.setattr(choices, "_DECAYS", (1e-3,))
+    monkeypatch.setattr(choices, "_special", lambda *_: {})  # active neurons take long to compile
+    options = [option for option in OPTIONS if "kind" not in option and "weights" not in option]
+    more = [
+        "--set",
+        "branch.architecture=[24, 4, 9]",
+        "--set",
+        "branch.iterations=5",
+        "--set",
+        "output.intervals=false",
+    ]
+    code, _, err = call("fit", "--data", place / "train.npz", "--out", tmp_path / "a", *options, *more)
+    assert code == 0
+    lines = err.splitlines()
+    chosen = read_json(tmp_path / "a" / "metrics.json")["chosen"]
+    names = list(chosen["validation_errors"])
+    assert names == [
+        "linear, standardise, relative",
+        "linear, standardise, none",
+        "kernel, standardise, relative",
+        "kernel, standardise, none",
+        "network, standardise, relative",
+        "network, standardise, relative, decay 1e-03",
+    ]
+    for name, error in chosen["validation_errors"].items():
+        assert f"  {name}: {error:.2e}" in lines
+    best = min(names, key=chosen["validation_errors"].__getitem__)
+    assert f"chosen: {best} ({chosen['validation_errors'][best]:.2e})" in lines
+    assert chosen["candidate"] == best == "linear, standardise, relative"  # the operator is linear
+    assert any(line.startswith("best network: network, standardise, relative") for line in lines)
+    config = tomllib.loads((tmp_path / "a" / "config.toml").read_text())
+    assert "auto" not in (tmp_path / "a" / "config.toml").read_text()
+    assert (config["branch"]["kind"], config["branch"]["encoder"], config["loss"]["weights"]) == (
+        "linear",
+        "standardise",
+        "relative",
+    )
+    again = call("fit", "--config", tmp_path / "a" / "config.toml", "--out", tmp_path / "b", "--json")
+    assert again[0] == 0
+    assert json.loads(again[1])["chosen"] is None
+    assert model(tmp_path / "a") == model(tmp_path / "b")
+
+
+def on_a_grid() -> OperatorData:
+    data = antiderivative(30, sensors=25)
+    return dc.replace(data, inputs={"f": InputFunction(data.flat_inputs, grid_shape=(5, 5))})
+
+
+def without_unused(config: RunConfig, data: AnyData) -> RunConfig:
+    """What comes back from the text of a configuration, completed from the same data."""
+    return own_config(tomllib.loads(to_toml(config)), data, minutes=1)
+
+
+def test_every_candidate_can_be_built_and_survives_its_configuration():
+    """Whatever wins must be a method that can be run, and run again from config.toml."""
+    data = on_a_grid()
+    config = make_config({**choice_settings(data), "data": {"file": "mine.npz"}})
+    options = choices._options(config, data)
+    kinds = {updates["branch"]["kind"] for updates in options.values()}
+    assert kinds == {"linear", "kernel", "network", "convolution", "active-neurons"}
+    options |= choices._with_decays("network, standardise, relative", options)
+    for updates in options.values():
+        settled = choices._updated(config, updates)
+        method = build_method(settled, data)
+        assert build_method(without_unused(settled, data), data) == method
+
+
+def choice_settings(data: AnyData) -> dict[str, Any]:
+    from trunkfirst.runs import own_values
+
+    values = own_values(data)
+    values["trunk"] |= {"iterations": 60}
+    values["branch"] |= {"decay": 1e-3, "skip": False}  # not the values that follow from the data
+    return values
+
+
+@pytest.mark.parametrize("width", [3, 7])
+def test_widths_follow_the_trunk_that_is_given(width: int):
+    data = on_a_grid()
+    trunk = {"architecture": (1, 10, width), "iterations": 5}
+    for kind, hidden in (("network", 1), ("convolution", 3)):
+        branch = {"kind": kind, "encoder": "standardise"}
+        settings = {"data": {"file": "mine.npz"}, "trunk": trunk, "branch": branch, "loss": {"weights": "none"}}
+        config = own_config(settings, data, minutes=1)
+        assert config.branch.architecture[-1] == width + 1
+        assert len(config.branch.architecture) == hidden + 2
+        assert build_method(config, data)
+
+
+def test_the_trunk_takes_in_what_the_settings_add():
+    data = antiderivative(10)
+    trunk = {"periods": {"x": 2.0}, "fourier": 3, "iterations": 5}
+    config = own_config({"data": {"file": "mine.npz"}, "trunk": trunk}, data, minutes=1)
+    assert config.trunk.architecture[0] == 2 + 6
+
+
+# -- the public set of antiderivatives, and one made from a seed in the same sizes
+
+
+def public_set() -> tuple[AnyData, AnyData]:
+    return read_data(shared_data("antiderivative_train.npz")), read_data(shared_data("antiderivative_test.npz"))
+
+
+def seeded_set() -> tuple[AnyData, AnyData]:
+    return antiderivative(150, sensors=100, modes=12), antiderivative(1000, sensors=100, modes=12, seed=1)
+
+
+@pytest.mark.parametrize(("make", "most"), [(public_set, 3.8e-3), (seeded_set, 1e-2)], ids=["public", "seeded"])
+def test_antiderivatives(call: Call, tmp_path: Path, make: Callable[[], tuple[AnyData, AnyData]], most: float):
+    """Fitted on 150 samples, judged on 1000; a plain linear ridge has 3.5e-3 on the public set."""
+    for name, data in zip(("train", "test"), make(), strict=True):
+        write_data(data, tmp_path / f"{name}.npz")
+    options = [option for option in OPTIONS if not option.startswith("--set=trunk")]
+    trunk = ["--set", "trunk.architecture=[1, 30, 16]", "--set", "trunk.iterations=300", "--set", "trunk.starts=1"]
+    known = ["--set", "output.intervals=false", "--test-share", "0", "--quiet"]
+    arguments = ("--data", tmp_path / "train.npz", "--out", tmp_path / "run", *options, *trunk, *known)
+    assert call("fit", *arguments) == (0, "", "")
+    code, out, _ = call("evaluate", tmp_path / "run", "--data", tmp_path / "test.npz", "--json")
+    assert code == 0
+    assert json.loads(out)["test"]["mean_relative_l2"] < most
