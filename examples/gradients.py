@@ -1,0 +1,75 @@
+"""A trained operator is differentiable, in its points and in its inputs: enough for a small design problem.
+
+    python examples/gradients.py
+
+A cooling fin of length 1 with base temperature b (above the air) has the temperature
+u(x) = b cosh(m (1 - x)) / cosh(m), where m measures how much heat the air takes away. The operator learns
+(m, b) -> u from samples; then we ask which fin has the tip temperature and the base heat flux that we want.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import trunkfirst as tf
+
+WANTED_TIP, WANTED_FLUX = 30.0, 90.0
+
+
+def fin(design: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Exact temperatures (samples, points)."""
+    m, b = design[:, :1], design[:, 1:]
+    return b * np.cosh(m * (1 - x)) / np.cosh(m)
+
+
+def trained() -> tf.Operator:
+    """(m, b) -> u from 200 random fins."""
+    x = np.linspace(0, 1, 40)
+    designs = np.random.default_rng(0).uniform((0.5, 40), (2.5, 80), (200, 2))
+    method = tf.TwoStep(
+        trunk=tf.ProjectedTrunk(tf.TrunkSettings((1, 20, 20, 6), "tanh", "xavier"), iterations=200, starts=1),
+        branch=tf.KernelRidge(),
+        inputs=tf.StandardisedInputs(),
+    )
+    return tf.fit(tf.OperatorData(designs, x[:, None], fin(designs, x)), method, key=0).operator
+
+
+def main() -> dict[str, float]:
+    operator = trained()
+    # Calling an operator, unlike `predict`, leaves precision to the program: double has to be switched on.
+    with jax.enable_x64(True):
+
+        def temperature(x: jax.Array, design: jax.Array) -> jax.Array:
+            """u at one point for one design, as a number: what jax.grad wants."""
+            return operator(design[None], x.reshape(1, 1))[0, 0]
+
+        slope = jax.grad(temperature, argnums=0)  # with respect to the point
+        sensitivity = jax.grad(temperature, argnums=1)  # with respect to the input
+
+        design = jnp.array([1.5, 60.0])
+        inside = jnp.linspace(0.1, 0.9, 9)
+        slopes = jax.vmap(slope, (0, None))(inside, design)
+        exact = -60 * 1.5 * np.sinh(1.5 * (1 - inside)) / np.cosh(1.5)
+        slope_error = float(jnp.abs(slopes - exact).max() / np.abs(exact).max())
+        print(f"du/dx, largest error relative to the largest slope: {slope_error:.1e}")
+        print(f"du/d(m, b) at the tip: {np.asarray(sensitivity(jnp.array(1.0), design)).round(3)}")
+
+        # Two wishes, two unknowns: Newton's method with the exact Jacobian of the operator.
+        def misses(design: jax.Array) -> jax.Array:
+            """How far tip temperature and base flux are from what we want."""
+            tip, flux = temperature(jnp.array(1.0), design), -slope(jnp.array(0.0), design)
+            return jnp.stack([tip - WANTED_TIP, flux - WANTED_FLUX])
+
+        newton = jax.jit(lambda d: d - jnp.linalg.solve(jax.jacobian(misses)(d), misses(d)))
+        for _ in range(6):
+            design = newton(design)
+
+    # The truth: tip = b / cosh m and flux = b m tanh m, so flux / tip = m sinh m.
+    m, b = float(design[0]), float(design[1])
+    tip, flux = b / np.cosh(m), b * m * np.tanh(m)
+    print(f"design m = {m:.4f}, b = {b:.3f}: tip {tip:.3f} (wanted {WANTED_TIP}), flux {flux:.3f} ({WANTED_FLUX})")
+    return {"slope": slope_error, "tip": abs(tip / WANTED_TIP - 1), "flux": abs(flux / WANTED_FLUX - 1)}
+
+
+if __name__ == "__main__":
+    main()

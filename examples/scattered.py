@@ -1,0 +1,53 @@
+"""Every sample on points of its own, any number of them: sensors that move, meshes that adapt, lost measurements.
+
+    python examples/scattered.py
+
+The operator takes two numbers (a, b) to the wave u(x, y) = sin(a x + b y). Every sample is known at 15 to 60
+random points, no two of them alike; the trained operator gives whole fields, here compared with the truth on a
+grid.
+"""
+
+import numpy as np
+
+import trunkfirst as tf
+
+
+def wave(ab: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """sin(a x + b y)."""
+    return np.sin(points @ ab)
+
+
+def main() -> dict[str, float]:
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(0.5, 2, (150, 2))
+    points = [rng.uniform(-1, 1, (rng.integers(15, 61), 2)) for _ in inputs]
+    outputs = [wave(ab, own) for ab, own in zip(inputs, points, strict=True)]
+
+    # Lists of arrays become one record; in a file the shorter samples are filled up with NaN.
+    data = tf.scattered_from_lists(inputs, points, outputs, coordinate_names=("x", "y"))
+    print(f"{data.samples} samples with {data.counts.min()} to {data.counts.max()} points each")
+
+    method = tf.TwoStep(
+        trunk=tf.ProjectedTrunk(tf.TrunkSettings((2, 20, 20, 12), "tanh", "xavier"), iterations=150, starts=1),
+        branch=tf.KernelRidge(),
+        inputs=tf.StandardisedInputs(),
+    )
+    result = tf.fit(data.take(slice(0, 120)), method, key=0)
+    test = data.take(slice(120, 150))
+    print(result)
+
+    # At the test samples' own points ...
+    own = tf.evaluate(result.operator, test).summary()["mean_relative_l2"]
+    print(f"mean relative test error at the samples' own points: {own:.1e}")
+
+    # ... and on a grid that no sample has.
+    grid = np.stack(np.meshgrid(np.linspace(-0.9, 0.9, 30), np.linspace(-0.9, 0.9, 30)), axis=-1).reshape(-1, 2)
+    exact = np.stack([wave(ab, grid) for ab in test.flat_inputs])
+    predicted = result.operator.predict(test.flat_inputs, grid)
+    everywhere = float(np.linalg.norm(predicted - exact) / np.linalg.norm(exact))
+    print(f"relative test error on a grid: {everywhere:.1e}")
+    return {"own points": own, "grid": everywhere}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""The scikit-learn face: scikit-learn's own checks, then what is ours.
+
+Every check runs. Not among them, or run in another way:
+
+| check | why |
+| --- | --- |
+| `check_supervised_y_2d` | y is a field and has two axes (tag `single_output=False`); one axis is refused |
+| `check_sample_weight*` | `fit` takes no sample weights |
+| `check_estimators_pickle` | run with JAX in double precision; else reading a pickle rounds to single |
+"""
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import trunkfirst as tf
+from trunkfirst.data import OperatorData
+from trunkfirst.errors import DataError, PrecisionError, UnknownNameError, ValueRangeError, WidthError
+from trunkfirst.estimator import _two_step_deeponet
+from trunkfirst.runs import own_values
+
+# Checks with samples of a number of their own, for which everything is compiled anew.
+SLOW = {
+    "check_dont_overwrite_parameters",
+    "check_dtype_object",
+    "check_estimators_overwrite_params",
+    "check_fit_check_is_fitted",
+    "check_positive_only_tag_during_fit",
+    "check_regressors_int",
+}
+# What a branch can do wrong by itself.
+OF_BRANCHES = {
+    "check_fit_idempotent",
+    "check_methods_subset_invariance",
+    "check_regressor_multioutput",
+    "check_regressors_train",
+}
+IN_DOUBLE_PRECISION = {"check_estimators_pickle"}
+POINTS = np.linspace(0, 2, 12)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Where it does not matter how good a fit is: the smallest networks, and what compiles fastest."""
+
+    def values(data):
+        found = own_values(data)
+        coordinates, *_ = found["trunk"]["architecture"]
+        found["trunk"] |= {"architecture": (coordinates, 2, 1), "minimiser": "adam", "starts": 1}
+        return found
+
+    monkeypatch.setattr(_two_step_deeponet, "own_values", values)
+
+
+def smallest(**parameters):
+    """An estimator that is fitted in no time."""
+    return tf.TwoStepDeepONet(**{"branch": "linear", "iterations": 2, **parameters})
+
+
+def all_checks():
+    for branch in ("linear", "kernel", "network"):
+        checks: Any = estimator_checks_generator(smallest(branch=branch))
+        for estimator, check in checks:
+            name = check.func.__name__
+            if branch == "linear" or name in OF_BRANCHES:
+                is_slow = branch != "linear" or name in SLOW
+                settings = "-".join(map(str, check.keywords.values()))
+                title = "-".join(filter(None, (branch, name, settings)))
+                yield pytest.param(estimator, check, id=title, marks=[pytest.mark.slow] if is_slow else [])
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("estimator", "check"), list(all_checks()))
+def test_passes_the_checks_of_scikit_learn(estimator, check):
+    with jax.enable_x64(check.func.__name__ in IN_DOUBLE_PRECISION):
+        check(estimator)
+
+
+def cubics(samples=30, *, seed=0):
+    """Coefficients, and the polynomials without constant term that belong to them, at POINTS."""
+    a = np.random.default_rng(seed).normal(size=(samples, 3))
+    return a, cubic_at(a, POINTS)
+
+
+def cubic_at(a, x):
+    return a @ np.stack([x, x**2, x**3])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return tf.TwoStepDeepONet(POINTS, width=4, hidden=6, branch="linear", iterations=60).fit(*cubics())
+
+
+def relative(fields, exact):
+    return np.linalg.norm(fields - exact) / np.linalg.norm(exact)
+
+
+def test_predicts_fields_at_the_points_of_training_and_elsewhere(fitted):
+    a, exact = cubics(seed=1)
+    assert relative(fitted.predict(a), exact) < 1e-3
+    elsewhere = np.linspace(0.1, 1.9, 7)
+    assert relative(fitted.predict_at(a, elsewhere), cubic_at(a, elsewhere)) < 2e-3
+    np.testing.assert_array_equal(fitted.predict_at(a, POINTS[:, None]), fitted.predict(a))
+
+
+def test_keeps_what_it_was_made_of(fitted):
+    assert fitted.result_.operator is fitted.operator_
+    assert fitted.n_features_in_ == 3
+    np.testing.assert_array_equal(fitted.points_, POINTS[:, None])
+    assert fitted.operator_.trunk.network.architecture == (1, 6, 6, 6, 4)
+
+
+def test_score_is_the_mean_over_columns_of_r2(fitted):
+    a, exact = cubics(seed=1)
+    # The first column is 0 for all samples: scikit-learn counts it 0 unless it is met exactly.
+    assert fitted.score(a, exact) == pytest.approx(11 / 12, abs=1e-4)
+
+
+@pytest.mark.usefixtures("quick")
+def test_same_seed_same_bits_another_seed_other_ones():
+    X, y = cubics()
+    one, same, other = (smallest(random_state=seed).fit(X, y).predict(X) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+def settings(**parameters):
+    X, y = cubics()
+    found = tf.TwoStepDeepONet(**parameters)._settings(OperatorData(X, POINTS[:, None], y))
+    return found["trunk"], found["branch"], found["loss"]
+
+
+def test_parameters_left_open_follow_from_the_data():
+    trunk, branch, _ = settings()
+    assert trunk["architecture"] == (1, 40, 40, 40, 3)  # three monomials
+    assert branch["architecture"] == (3, 128, 4)
+    assert (trunk["activation"], branch["activation"]) == ("tanh", "gelu")
+
+
+def test_parameters_given_are_those_of_both_networks():
+    trunk, branch, loss = settings(
+        width=5, hidden=7, activation="sine", iterations=9, branch="kernel", encoder="log", weights="relative"
+    )
+    assert trunk["architecture"] == (1, 7, 7, 7, 5)
+    assert branch["architecture"] == (3, 7, 6)
+    assert trunk["activation"] == branch["activation"] == "sine"
+    assert trunk["iterations"] == branch["iterations"] == 9
+    assert (branch["kind"], branch["encoder"], loss["weights"]) == ("kernel", "log", "relative")
+
+
+@pytest.mark.slow
+def test_the_default_branch_is_a_network_that_learns():
+    X, y = cubics(60)
+    model = tf.TwoStepDeepONet(POINTS, iterations=200).fit(X, y)
+    a, exact = cubics(seed=1)
+    assert model.result_.diagnostics["branch"]["kind"] == "network"
+    assert relative(model.predict(a), exact) < 1e-2
+
+
+@pytest.mark.usefixtures("quick")
+def test_works_in_a_pipeline_and_a_grid_search():
+    X, y = cubics()
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), smallest(points=POINTS)),
+        {"twostepdeeponet__encoder": ["principal:1", "standardise"]},
+        cv=KFold(2),
+    )
+    search.fit(X, y)
+    assert search.best_params_ == {"twostepdeeponet__encoder": "standardise"}
+    assert search.predict(X).shape == y.shape
+
+
+def test_a_clone_has_the_parameters_and_nothing_else(fitted):
+    twin: Any = clone(fitted)
+    assert str(twin.get_params()) == str(fitted.get_params())
+    with pytest.raises(NotFittedError):
+        twin.predict(cubics()[0])
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_field_at_one_point_is_a_number_a_sample():
+    X, y = cubics()
+    assert relative(smallest(points=[[0.5, 0.5]]).fit(X, y[:, -1:]).predict(X), y[:, -1:]) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"points": POINTS[:5]}, DataError, "y has 12 columns, one for each point, but points has shape"),
+        ({"points": [[[0.0]]]}, DataError, "points has shape"),
+        ({"branch": "auto"}, UnknownNameError, "no branch 'auto'; choose one of: network, linear, kernel"),
+        ({"weights": "auto"}, UnknownNameError, "no weights 'auto'"),
+        ({"encoder": "auto"}, UnknownNameError, "no encoder 'auto'"),
+        ({"activation": "step"}, UnknownNameError, "no activation 'step'"),
+        ({"width": 12}, WidthError, "width N = 12 needs more than N output points"),
+        ({"iterations": 0}, ValueRangeError, "trunk.iterations"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_named(parameters, error, message):
+    with pytest.raises(error, match=message):
+        smallest(**parameters).fit(*cubics())
+
+
+def test_targets_without_an_axis_of_points_are_refused():
+    X, y = cubics()
+    with pytest.raises(DataError, match=r"expected fields \(samples, points\)"):
+        smallest().fit(X, y[:, 0])
+
+
+def test_a_pickle_is_right_or_refused(fitted):
+    X, _ = cubics(seed=1)
+    stored = pickle.dumps(fitted)
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(pickle.loads(stored).predict(X), fitted.predict(X))
+    with pytest.raises(PrecisionError, match="jax_enable_x64"):
+        pickle.loads(stored).predict(X)
+
+
+def test_without_scikit_learn_the_class_can_be_named_but_not_made():
+    script = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import trunkfirst, trunkfirst.estimator\n"
+        "from trunkfirst import TwoStepDeepONet\n"
+        "try: TwoStepDeepONet()\n"
+        "except trunkfirst.errors.MissingExtraError as error: print(error)"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == (
+        "TwoStepDeepONet needs scikit-learn; install it with: pip install 'trunkfirst[sklearn]'"
+    )
