@@ -50,6 +50,25 @@ def test_finds_the_minimum_in_as_many_evaluations_as_scipy():
         assert int(result.state.memory.evaluations) <= 1.5 * scipys.nfev
 
 
+class Quartic(AbstractObjective):
+    """In units in which the minimum lies `far` away and values are of size `size`."""
+
+    far: jax.Array = eqx.field(converter=jnp.asarray)
+    size: jax.Array = eqx.field(converter=jnp.asarray)
+
+    def value(self, parameters):
+        return self.size * jnp.sum((parameters / self.far - 1) ** 4)
+
+
+@pytest.mark.parametrize("size", [1e-20, 1.0, 1e20])
+@pytest.mark.parametrize("far", [1e-6, 1.0, 1e3])
+def test_units_do_not_matter(far: float, size: float):
+    """The first step along the gradient has size 1; where that fails, the next try is shorter."""
+    with jax.enable_x64(True):
+        result = run(Quartic(far, size), jnp.zeros(3), 60)
+    assert result.value < 1e-10 * size
+
+
 def test_every_iteration_lowers_the_value_even_at_kinks():
     with jax.enable_x64(True):
         result = run(Kinked(), jnp.asarray([3.0, -2.0, 5.0, 0.5, 1.5]), 60)

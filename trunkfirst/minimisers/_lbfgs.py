@@ -15,18 +15,22 @@ from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 class Memory(eqx.Module):
     """The last pairs of steps and gradient changes, in a ring; `valid` of them count.
 
-    `pairs` stacks the steps s_i over the changes y_i, so that one pass over it gives all inner products;
-    those among the pairs are kept: `products` s_i . y_j for s_i not newer than y_j, `squares` y_i . y_j.
+    Rows 2i and 2i + 1 of `pairs` are a step s_i and its change y_i. Inner products are kept: `products` s_i . y_j
+    for s_i not newer than y_j, `squares` y_i . y_j; those with the newest change, the last written, come when the
+    next direction is sought: one pass over the pairs for them and for the gradient.
     """
 
     # the pairs
-    pairs: Float[Array, "2 kept size"]
+    pairs: Float[Array, "rows size"]
     products: Float[Array, "kept kept"]
     squares: Float[Array, "kept kept"]
+    written: Int[Array, ""]
     slot: Int[Array, ""]
     valid: Int[Array, ""]
     # the iterate
     gradient: Float[Array, " size"]
+    first_length: Float[Array, ""]
+    """Of a step along the gradient, should the next one be such: a step of size 1, or less than what failed."""
     step_length: Float[Array, ""]
     evaluations: Int[Array, ""]
 
@@ -49,12 +53,14 @@ class LBFGS(AbstractMinimiser):
         flat, _ = jax.flatten_util.ravel_pytree(gradient)
         zero = jnp.zeros((), jnp.int32)
         memory = Memory(
-            jnp.zeros((2, self.pairs, flat.size), flat.dtype),
+            jnp.zeros((2 * self.pairs, flat.size), flat.dtype),
             jnp.zeros((self.pairs, self.pairs), flat.dtype),
             jnp.zeros((self.pairs, self.pairs), flat.dtype),
+            zero,
             zero,
             zero,
             flat,
+            _unit_length(flat),
             jnp.ones((), flat.dtype),
             zero + 1,
         )
@@ -69,13 +75,13 @@ class LBFGS(AbstractMinimiser):
             value, gradient = objective.value_and_grad(eqx.combine(unravel(y), fixed), key=state.key)
             return value, jax.flatten_util.ravel_pytree(gradient)[0]
 
-        direction = -_inverse_hessian_times_gradient(memory)
+        memory, with_gradient = _multiply(memory)
+        direction = -_inverse_hessian_times_gradient(memory, with_gradient)
         slope = direction @ memory.gradient
         is_newton = (memory.valid > 0) & (slope < 0)
         direction = jnp.where(is_newton, direction, -memory.gradient)
-        length = jnp.linalg.norm(memory.gradient)
-        slope = jnp.where(is_newton, slope, -(length**2))
-        first = jnp.where(is_newton, 1.0, jnp.minimum(1.0, 1 / jnp.maximum(length, 1e-300)))
+        slope = jnp.where(is_newton, slope, -(memory.gradient @ memory.gradient))
+        first = jnp.where(is_newton, 1.0, memory.first_length)
         found = _line_search(self, evaluate, x, direction, state.value, slope, first)
         step = found.length * direction
         parameters = eqx.combine(unravel(x + step), fixed)
@@ -170,28 +176,49 @@ def _remember(memory: Memory, step: Array, first: Array, found: _Search) -> Memo
     """
     change = found.gradient - memory.gradient
     has_failed = found.length == 0
+    gradient = jnp.where(has_failed, memory.gradient, found.gradient)
+    was_gradient = memory.valid == 0
     forgets = found.length < 1e-6 * first
-    curvature = step @ change
-    is_good = ~forgets & (curvature > 1e-12 * jnp.linalg.norm(step) * jnp.linalg.norm(change))
-    old = jax.lax.dynamic_index_in_dim(memory.pairs, memory.slot, axis=1, keepdims=False)
-    pair = jnp.where(is_good, jnp.stack([step, change]), old)
-    pairs = jax.lax.dynamic_update_index_in_dim(memory.pairs, pair[:, None], memory.slot, axis=1)
-    with_change = pairs @ pair[1]  # (2, kept): s_i . y and y_i . y
+    is_good = ~forgets & (step @ change > 1e-12 * jnp.linalg.norm(step) * jnp.linalg.norm(change))
     kept = len(memory.products)
+    # What is not good is written too, over the oldest pair, which counts no longer.
+    valid = jnp.minimum(memory.valid + is_good, jnp.where(is_good, kept, kept - 1))
     return Memory(
-        pairs,
-        memory.products.at[:, memory.slot].set(with_change[0]),
-        memory.squares.at[:, memory.slot].set(with_change[1]).at[memory.slot].set(with_change[1]),
+        jax.lax.dynamic_update_slice_in_dim(memory.pairs, jnp.stack([step, change]), 2 * memory.slot, axis=0),
+        memory.products,
+        memory.squares,
+        memory.slot,
         jnp.where(is_good, (memory.slot + 1) % kept, memory.slot),
-        jnp.where(forgets, 0, jnp.minimum(memory.valid + is_good, kept)),
-        jnp.where(has_failed, memory.gradient, found.gradient),
+        jnp.where(forgets, 0, valid),
+        gradient,
+        jnp.where(has_failed & was_gradient, 0.1 * found.high[0], _unit_length(gradient)),
         found.length,
         memory.evaluations + found.evaluations,
     )
 
 
-def _inverse_hessian_times_gradient(memory: Memory) -> Float[Array, " size"]:
-    """H g in the compact form of Byrd, Nocedal and Schnabel (1994): two passes over the pairs.
+def _unit_length(gradient: Float[Array, " size"]) -> Float[Array, ""]:
+    """The multiple of the gradient that has size 1."""
+    return 1 / jnp.maximum(jnp.linalg.norm(gradient), jnp.finfo(gradient.dtype).tiny)
+
+
+def _multiply(memory: Memory) -> tuple[Memory, Float[Array, "2 kept"]]:
+    """Put in the inner products with the change written last; return those of all pairs with the gradient.
+
+    Everything is read here and in the direction, before anything is written: else XLA copies the pairs.
+    """
+    change = jax.lax.dynamic_index_in_dim(memory.pairs, 2 * memory.written + 1, keepdims=False)
+    both = (memory.pairs @ jnp.stack([change, memory.gradient], axis=1)).reshape(-1, 2, 2)
+    (with_steps, with_changes), with_gradient = both.transpose(2, 1, 0)
+    products = memory.products.at[:, memory.written].set(with_steps)
+    squares = memory.squares.at[:, memory.written].set(with_changes).at[memory.written].set(with_changes)
+    return eqx.tree_at(lambda m: (m.products, m.squares), memory, (products, squares)), with_gradient
+
+
+def _inverse_hessian_times_gradient(
+    memory: Memory, with_gradient: Float[Array, "2 kept"]
+) -> Float[Array, " size"]:
+    """H g in the compact form of Byrd, Nocedal and Schnabel (1994), one more pass over the pairs.
 
     H = c I + [S cY] [[R^-T (D + c Y^T Y) R^-1, -R^-T], [-R^-1, 0]] [S cY]^T with R the upper triangle of S^T Y
     from old to new, D its diagonal, c the scale of the newest pair. Pairs that do not count become unit rows.
@@ -205,8 +232,8 @@ def _inverse_hessian_times_gradient(memory: Memory) -> Float[Array, " size"]:
     diagonal = jnp.diagonal(products)
     R = jnp.triu(products) + jnp.diag(jnp.where(counts, 0.0, 1.0))
     scale = jnp.where(counts[-1], diagonal[-1] / jnp.where(counts[-1], squares[-1, -1], 1.0), 1.0)
-    p, q = jnp.where(counts, (memory.pairs @ memory.gradient)[:, order], 0.0)
+    p, q = jnp.where(counts, with_gradient[:, order], 0.0)
     u = jsl.solve_triangular(R, p)
     v = jsl.solve_triangular(R, diagonal * u + scale * (squares @ u - q), trans=1)
-    back = jnp.zeros((2, kept), R.dtype).at[:, order].set(jnp.stack([v, -scale * u]))
-    return scale * memory.gradient + jnp.einsum("ak,akn->n", back, memory.pairs)
+    back = jnp.zeros((kept, 2), R.dtype).at[order].set(jnp.stack([v, -scale * u], axis=1))
+    return scale * memory.gradient + back.ravel() @ memory.pairs
