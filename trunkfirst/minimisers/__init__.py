@@ -5,7 +5,7 @@ from ._adam import Adam
 from ._batches import draw
 from ._lbfgs import LBFGS
 from ._levenberg import LevenbergMarquardt
-from ._minimise import Minimised, OnStep, Status, Step, Stopping, minimise
+from ._minimise import Minimised, OnStep, Status, Step, Stopping, minimise, worst_status
 from ._separable import AbstractFeatures, SeparableProblem, solve_ridge
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "draw",
     "minimise",
     "solve_ridge",
+    "worst_status",
 ]

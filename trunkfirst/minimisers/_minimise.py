@@ -18,6 +18,12 @@ from ._adam import keep_better
 Status: TypeAlias = Literal["finished", "interrupted", "diverged"]
 
 
+def worst_status(*statuses: Status) -> Status:
+    """How several stages ended together."""
+    order: tuple[Status, ...] = ("finished", "interrupted", "diverged")
+    return max(statuses, key=order.index)
+
+
 @dc.dataclass(frozen=True)
 class Step:
     """One line of the log: where a stage of training stands."""

@@ -34,7 +34,7 @@ from ._features import (
 from ._kernel import MATERN, KernelBranch
 from ._operator import Operator
 from ._outputs import Boundary, OutputMap
-from ._perceptron import ACTIVATIONS, INITIALISATIONS, Perceptron, count_parameters, make_perceptron
+from ._perceptron import ACTIVATIONS, INITIALISATIONS, Perceptron, count_parameters, make_perceptron, side_by_side
 from ._predict_only import Estimator, PredictOnlyBranch
 from ._storage import load, save
 from ._trunk import Trunk
@@ -84,4 +84,5 @@ __all__ = [
     "make_perceptron",
     "make_product",
     "save",
+    "side_by_side",
 ]

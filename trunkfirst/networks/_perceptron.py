@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..errors import UnknownNameError, ValueRangeError
@@ -85,6 +86,14 @@ def make_perceptron(
         for k, (n_in, n_out) in zip(keys, layers, strict=True)
     )
     return Perceptron(weights, tuple(jnp.zeros(n_out, dtype) for _, n_out in layers), activation)
+
+
+def side_by_side(networks: Sequence[Perceptron]) -> Perceptron:
+    """One network with the outputs of all of them, which have the same input and depth: its layers are blocks."""
+    first, *others = zip(*(network.weights for network in networks), strict=True)
+    weights = (jnp.concatenate(first), *(jsl.block_diag(*layer) for layer in others))
+    biases = tuple(jnp.concatenate(layer) for layer in zip(*(network.biases for network in networks), strict=True))
+    return Perceptron(weights, biases, networks[0].activation)
 
 
 def _check_activation(activation: str) -> None:

@@ -63,6 +63,7 @@ class TrunkSection(Descent):
         default={}, description="coordinates that repeat, by name, e.g. {x = 1.0}: the trunk is periodic in them"
     )
     fourier: int = Field(default=0, ge=0, description="random Fourier features beside the coordinates")
+    separate: bool = Field(default=False, description="a trunk for each output channel, trained on it alone")
     batch_points: int | None = Field(default=None, ge=1, description="points a step of Adam; all if left out")
 
 

@@ -26,6 +26,7 @@ from ..training import (
     MonolithicProjected,
     OutputSettings,
     ProjectedTrunk,
+    SeparateTrunks,
     TrunkSettings,
     TwoStep,
     parse_encoding,
@@ -44,6 +45,8 @@ def build_method(config: RunConfig, data: AnyData) -> Method:
     trunk.check(points, coordinates.features(data.points.shape[-1]))
     branch = _branch_network(config.branch, trunk.architecture[-1], data)
     _check_inputs(config.branch, data)
+    if config.trunk.separate and not (config.trunk.projected and config.method.startswith("two-step")):
+        raise SettingError("trunk.separate needs method two-step and trunk.projected = true")
     minimiser, iterations = _minimiser(config.trunk), config.trunk.iterations
     method: Method
     if config.method == "monolithic-projected":
@@ -103,7 +106,7 @@ def brief_regressor(section: BranchSection, data: AnyData) -> AbstractRegressor:
 def _trunk_fit(config: RunConfig, network: TrunkSettings) -> AbstractTrunkFit:
     section = config.trunk
     if section.projected:
-        return ProjectedTrunk(
+        trunk = ProjectedTrunk(
             network,
             _minimiser(section),
             section.iterations,
@@ -111,6 +114,7 @@ def _trunk_fit(config: RunConfig, network: TrunkSettings) -> AbstractTrunkFit:
             ridge=section.ridge,
             p=config.loss.p,
         )
+        return SeparateTrunks(network, trunk) if section.separate else trunk
     batches = Batches(section.batch_samples, section.batch_points)
     return JointTrunk(network, _minimiser(section), section.iterations, config.loss.p, batches)
 

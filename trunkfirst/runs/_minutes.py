@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data import AnyData
 from ..minimisers import minimise
-from ..training import ProjectedTrunk, TwoStep, prepare, trunk_problems
+from ..training import ProjectedTrunk, SeparateTrunks, TwoStep, prepare, trunk_problems
 from ._config import RunConfig
 from ._method import build_method
 
@@ -25,17 +25,18 @@ def within_minutes(config: RunConfig, data: AnyData, minutes: float) -> RunConfi
     """The configuration with as many trunk iterations as fit into the time, measured on a few of them."""
     branch = config.branch.model_copy(update={"encoder": "none", "kind": "linear"})
     method = build_method(config.model_copy(update={"branch": branch}), data)
-    if not isinstance(method, TwoStep) or not isinstance(method.trunk, ProjectedTrunk):
+    trunk = method.trunk
+    times = data.channels if isinstance(trunk, SeparateTrunks) else 1
+    trunk = trunk.each if isinstance(trunk, SeparateTrunks) else trunk
+    if not isinstance(method, TwoStep) or not isinstance(trunk, ProjectedTrunk):
         return config
-    seconds = _seconds_an_iteration(method, data)
-    count = int(_TRUNK_SHARE * 60 * minutes / seconds / _WITH_STARTS)
+    seconds = _seconds_an_iteration(method, trunk, data)
+    count = int(_TRUNK_SHARE * 60 * minutes / seconds / _WITH_STARTS / times)
     count = max(_FEWEST, min(_MOST, _two_digits(count)))
     return config.model_copy(update={"trunk": config.trunk.model_copy(update={"iterations": count})})
 
 
-def _seconds_an_iteration(method: TwoStep, data: AnyData) -> float:
-    trunk_fit = method.trunk
-    assert isinstance(trunk_fit, ProjectedTrunk)
+def _seconds_an_iteration(method: TwoStep, trunk_fit: ProjectedTrunk, data: AnyData) -> float:
     dtype = np.dtype(np.float64)
     with jax.enable_x64(True):
         fields = prepare(data, dc.replace(method, precision="double"), dtype).fields

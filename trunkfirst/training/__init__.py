@@ -31,6 +31,7 @@ from ._outputs import OutputSettings, is_free
 from ._prepared import Prepared, input_groups, prepare
 from ._projected_trunk import ProjectedTrunk, reuse_trunk, trunk_problems
 from ._result import FitResult
+from ._separate_trunks import SeparateTrunks
 from ._trunks import AbstractTrunkFit, TrunkResult, TrunkSettings
 from ._two_step import Targets, make_targets
 
@@ -61,6 +62,7 @@ __all__ = [
     "ProjectedTrunk",
     "RawInputs",
     "ScatteredFields",
+    "SeparateTrunks",
     "StandardisedInputs",
     "Targets",
     "TrunkResult",

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..linear import AbstractOrthonormaliser
-from ..minimisers import OnStep, Status
+from ..minimisers import OnStep, worst_status
 from ..networks import count_parameters
 from ..regressors import Regression
 from ._fields import AnyFields, ScatteredFields
@@ -59,7 +59,7 @@ def fit_two_step(
     transform = None if targets.transform is None else jnp.asarray(targets.transform, dtype)
     return FitResult(
         prepared.operator(regression.branch, trunk_result.trunk, transform),
-        _worst(trunk_result.status, regression.status),
+        worst_status(trunk_result.status, regression.status),
         trunk_result.history + regression.history,
         _diagnostics(fields, trunk_result, regression, targets, unit, method.branch.kind),
         trunk_result,
@@ -114,8 +114,3 @@ def _diagnostics(
             "branch": count_parameters(regression.branch),
         },
     }
-
-
-def _worst(*statuses: Status) -> Status:
-    order: tuple[Status, ...] = ("finished", "interrupted", "diverged")
-    return max(statuses, key=order.index)

@@ -1,0 +1,96 @@
+"""A trunk for every output channel."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from helpers import make_network
+
+from trunkfirst.data import OperatorData
+from trunkfirst.errors import SettingError, UsageError
+from trunkfirst.evaluation import evaluate
+from trunkfirst.minimisers import worst_status
+from trunkfirst.networks import side_by_side
+from trunkfirst.regressors import LinearRidge
+from trunkfirst.runs import build_method, own_config
+from trunkfirst.training import ProjectedTrunk, SeparateTrunks, TrunkSettings, TwoStep, as_fields, fit
+
+EACH = ProjectedTrunk(TrunkSettings((1, 16, 4), "tanh", "xavier"), iterations=150, starts=1)
+DOUBLE = np.dtype(np.float64)
+
+
+def unlike(samples: int = 30) -> OperatorData:
+    """Channels with nothing in common: polynomials, and waves a thousand times larger."""
+    inputs = np.random.default_rng(0).normal(size=(samples, 4))
+    x = np.linspace(-1, 1, 40)
+    slow, fast = np.stack([x, x**2, x**3, x**4]), 1e3 * np.sin(np.arange(1, 5)[:, None] * x)
+    return OperatorData(inputs, x[:, None], np.stack([inputs @ slow, inputs @ fast], axis=2))
+
+
+def test_networks_side_by_side_give_the_outputs_of_all():
+    with jax.enable_x64(True):
+        networks = [make_network(2, 5, 3, seed=1), make_network(2, 4, 2, seed=2)]
+        points = jr.normal(jr.key(0), (7, 2))
+        together = side_by_side(networks)
+        assert together.architecture == (2, 9, 5)
+        expected = jnp.concatenate([network(points) for network in networks], axis=1)
+        assert np.allclose(together(points), expected, rtol=1e-14, atol=1e-14)
+
+
+def test_every_channel_has_the_trunk_that_it_would_have_alone():
+    """And in the basis of all of them no channel is worse off."""
+    data = unlike()
+    fields = as_fields(data)
+    with jax.enable_x64(True):
+        separate = SeparateTrunks(EACH.network, EACH).fit(fields, dtype=DOUBLE, key=jr.key(3))
+        for channel, key in enumerate(jr.split(jr.key(3), 2)):
+            alone = OperatorData(data.inputs, data.points, data.outputs[..., channel])
+            own = EACH.fit(as_fields(alone), dtype=DOUBLE, key=key)
+            part = separate.trunk.network.weights[0][16 * channel : 16 * (channel + 1)]
+            assert np.array_equal(part, own.trunk.network.weights[0])
+            Phi = np.asarray(separate.trunk(jnp.asarray(data.points)))
+            rest = alone.outputs - separate.coefficients[channel::2] @ Phi.T
+            assert np.mean(rest**2) <= own.loss * 1.01
+    counts = [step.iteration for step in separate.history]
+    assert counts == sorted(counts)
+    assert counts[-1] == separate.iterations
+
+
+def test_an_operator_with_separate_trunks_learns_both_channels():
+    data = unlike()
+    method = TwoStep(SeparateTrunks(EACH.network, EACH), LinearRidge())
+    result = fit(data.take(slice(0, 24)), method, key=0)
+    assert result.operator.trunk.width == 8
+    errors = evaluate(result.operator, data.take(slice(24, 30))).channel_errors
+    assert errors is not None
+    assert max(error.max() for error in errors.values()) < 1e-2
+
+
+def test_separate_trunks_are_a_setting():
+    data = unlike()
+    given: dict[str, Any] = {
+        "data": {"file": "any.npz"},
+        "trunk": {"separate": True, "iterations": 5},
+        "branch": {"kind": "linear", "encoder": "standardise"},
+    }
+    method = build_method(own_config(given, data, minutes=1), data)
+    assert isinstance(method, TwoStep)
+    assert isinstance(method.trunk, SeparateTrunks)
+    joint = {**given, "trunk": {**given["trunk"], "projected": False, "minimiser": "adam"}}
+    with pytest.raises(SettingError, match=r"trunk\.separate needs"):
+        build_method(own_config(joint, data, minutes=1), data)
+
+
+def test_one_channel_has_nothing_to_separate():
+    data = unlike()
+    single = OperatorData(data.inputs, data.points, data.outputs[..., 0])
+    with pytest.raises(UsageError, match="several output channels"), jax.enable_x64(True):
+        SeparateTrunks(EACH.network, EACH).fit(as_fields(single), dtype=DOUBLE, key=jr.key(0))
+
+
+def test_the_worst_status_counts():
+    assert worst_status("finished", "diverged", "interrupted") == "diverged"
+    assert worst_status("finished", "interrupted") == "interrupted"
