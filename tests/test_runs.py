@@ -155,6 +155,11 @@ def test_evaluation_arrays(outcome: Outcome):
         arrays["example_prediction"], load(outcome.folder).predict(test.flat_inputs, test.points)[example]
     )
     assert arrays["reference_errors"].shape == (4,)
+    worst = arrays["worst_indices"]
+    assert arrays["errors"][worst].tolist() == sorted(arrays["errors"], reverse=True)[:3]
+    assert np.array_equal(arrays["worst_targets"], test.outputs[worst])
+    predicted = load(outcome.folder).predict(test.flat_inputs, test.points)
+    assert np.allclose(arrays["worst_predictions"], predicted[worst])
 
 
 def test_a_run_without_test_samples(tmp_path: Path):

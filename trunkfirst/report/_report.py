@@ -22,13 +22,14 @@ from ._summary import conditions, notices, remarks, summarise
 from ._svg import to_inline, to_svg
 from ._tables import methods_table, paper_table, runs_table
 from ._wording import Wording, wording_for
+from ._worst import draw_worst
 
 Drawn = Panel | Omission | None
 # Every name that a drawing can have: an earlier report's are removed, and nobody else's.
 _NAMES = (
     *("geometry", "pair-input", "pair-output", "map-target", "map-error-*", "anls-loss", "anls-error"),
     *("trunk-loss", "trunk-loss-time", "branch-loss", "branch-loss-time"),
-    *("error-time", "errors", "errors-mean", "errors-histogram"),
+    *("error-time", "errors", "errors-mean", "errors-histogram", "worst-*"),
 )
 
 
@@ -71,7 +72,7 @@ def _draw_all(
         ("problem", "The problem", problem),
         ("training", "Training", training),
         ("errors", "Errors on unseen samples", errors),
-        ("maps", "One sample as a map", (draw_maps(experiment, wording),)),
+        ("maps", "Samples in full", (draw_maps(experiment, wording), draw_worst(experiment, wording))),
     )
 
 

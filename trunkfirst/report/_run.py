@@ -14,6 +14,18 @@ from ._history import Curve, number, over_iterations, over_seconds, read_anls, r
 
 _LABEL = "labels."
 _EXAMPLES = ("example_target", "example_prediction")
+_WORST = ("indices", "channels", "points", "targets", "predictions")
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A test sample in full: what was to be found and what was, in one of the output channels."""
+
+    index: int
+    channel: int
+    points: Float[np.ndarray, "points coordinates"]
+    target: Float[np.ndarray, " points"]
+    prediction: Float[np.ndarray, " points"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +45,7 @@ class Evaluation:
     example_target: Float[np.ndarray, " points"] | None
     example_prediction: Float[np.ndarray, " points"] | None
     example_input: Float[np.ndarray, " sensors"] | None
+    worst: tuple[Sample, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +141,21 @@ def _read_evaluation(path: Path) -> Evaluation | None:
         example_target=_floats(arrays, "example_target"),
         example_prediction=_floats(arrays, "example_prediction"),
         example_input=_floats(arrays, "example_input"),
+        worst=_read_worst(path, arrays),
+    )
+
+
+def _read_worst(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[Sample, ...]:
+    """The worst samples, each at the points it has."""
+    if any(f"worst_{name}" not in arrays for name in _WORST):
+        return ()
+    indices, channels, points, targets, predictions = (arrays[f"worst_{name}"] for name in _WORST)
+    if targets.shape != predictions.shape or points.shape[:2] != targets.shape or len(indices) != len(targets):
+        raise CorruptFileError(f"{path}: the worst samples have arrays that do not fit. Evaluate the run again.")
+    known = np.isfinite(points.sum(axis=2))
+    return tuple(
+        Sample(int(index), int(channel), *(array[k][known[k]] for array in (points, targets, predictions)))
+        for k, (index, channel) in enumerate(zip(indices, channels, strict=True))
     )
 
 

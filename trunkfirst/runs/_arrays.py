@@ -8,6 +8,8 @@ from ..evaluation import Evaluation
 # The test sample shown as a map: the one whose label is nearest to this.
 _EXAMPLES = {"nonlinear-conductivity": ("beta", 0.0), "discontinuous-conductivity": ("beta", 2.02)}
 
+_WORST = 3
+
 
 def evaluation_arrays(problem: str | None, evaluation: Evaluation, test: AnyData) -> dict[str, np.ndarray]:
     """Errors of all test samples, and one sample in full."""
@@ -20,6 +22,7 @@ def evaluation_arrays(problem: str | None, evaluation: Evaluation, test: AnyData
         "example_target": test.outputs[example],
         "example_prediction": evaluation.predictions[example],
         "example_input": test.flat_inputs[example],
+        **_worst(evaluation, test),
         **{f"labels.{name}": label for name, label in test.labels.items()},
     }
     if evaluation.reference_errors is not None:
@@ -27,6 +30,28 @@ def evaluation_arrays(problem: str | None, evaluation: Evaluation, test: AnyData
     if isinstance(test, OperatorData) and test.triangles is not None:
         arrays["triangles"] = test.triangles
     return arrays
+
+
+def _worst(evaluation: Evaluation, test: AnyData) -> dict[str, np.ndarray]:
+    """The samples with the largest errors, the worst first, each in the channel that is worst."""
+    indices = np.argsort(evaluation.errors)[::-1][:_WORST]
+    channels = np.zeros(len(indices), np.int64)
+    if evaluation.channel_errors is not None:
+        by_channel = np.stack([evaluation.channel_errors[name][indices] for name in test.channel_names], axis=1)
+        channels = by_channel.argmax(axis=1)
+
+    def fields(outputs: np.ndarray) -> np.ndarray:
+        chosen = outputs[indices]
+        return chosen if chosen.ndim == 2 else chosen[np.arange(len(indices)), :, channels]
+
+    points = test.points if isinstance(test, OperatorData) else test.points[indices]
+    return {
+        "worst_indices": indices,
+        "worst_channels": channels,
+        "worst_points": np.broadcast_to(points, (len(indices), *points.shape[-2:])),
+        "worst_targets": fields(test.outputs),
+        "worst_predictions": fields(evaluation.predictions),
+    }
 
 
 def _example(problem: str | None, evaluation: Evaluation, test: AnyData) -> int:
