@@ -1,0 +1,117 @@
+"""Test error against time: this package, the paper's two-step Adam, and DeepXDE's DeepONet, on one problem.
+
+    taskset -c 1 python benchmarks/error_against_time.py nonlinear-conductivity --seconds 100
+
+Presets fast and paper: complete runs from scratch with more and more iterations; choosing the encoder and
+compiling are on the clock. DeepXDE: Adam, and Adam for half of the time, then L-BFGS; raw inputs, and the encoder
+that trunkfirst chose with relative weights, which it gets for nothing. Of DeepXDE the best moment counts, though
+only the test set knows it. Reading data and judging are off the clock. Needs: pip install trunkfirst[bench]
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from _common import PAPER_PROBLEMS, Stopwatch, Table, draw_curves, make_run_config, options_for, publish
+from _two_step import prepared_data, run_share
+
+from trunkfirst.linear import relative_errors
+
+GOALS = {"nonlinear-conductivity": 20, "discontinuous-conductivity": 1000, "multiple-inputs": 100}  # at 100 s
+MOST_SAMPLES = 1000  # where there are more, DeepXDE's Adam takes batches of so many
+FIRST_SHARE, GROWTH = 1 / 64, 4.0
+FAST = "trunkfirst, preset fast"
+Curve = list[tuple[float, float]]  # (seconds of training, mean relative l2 test error)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """All contenders on one problem, one after the other."""
+    options = options_for(__doc__, _add_options, argv)
+    if options.quick:
+        options.seconds = min(options.seconds, 5.0)
+    samples = 100 if options.quick else None
+    fast, encoder = two_step_curve("fast", options, samples)
+    curves = {FAST: fast, "the paper's two-step Adam": two_step_curve("paper", options, samples)[0]}
+    for words, chosen in (("raw inputs", None), ("our encoder", encoder)):
+        curves[f"DeepXDE, Adam, {words}"] = deepxde_curve(options, samples, chosen, has_lbfgs=False)
+        curves[f"DeepXDE, Adam then L-BFGS, {words}"] = deepxde_curve(options, samples, chosen, has_lbfgs=True)
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="seconds", ylabel="mean relative l2 test error", yscale="log", title=options.problem)
+        draw_curves(axes, curves)
+
+    name = f"error-against-time-{PAPER_PROBLEMS[options.problem]}"
+    publish(name, options, make_table(curves, options), curves, draw)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("problem", choices=list(PAPER_PROBLEMS), metavar="PROBLEM", help=", ".join(PAPER_PROBLEMS))
+    parser.add_argument("--seconds", type=float, default=100.0, help="training time of a contender")
+
+
+def two_step_curve(preset: str, options: argparse.Namespace, samples: int | None) -> tuple[Curve, Any]:
+    """Runs with more and more iterations, the last as many as fit into the time; and the encoder used."""
+    values = {"data": {"samples": samples}}
+    share, runs = FIRST_SHARE, []
+    while share:
+        runs.append(run_share(preset, options.problem, share, options.clock, values))
+        before = (runs[-2].share, runs[-2].seconds) if runs[1:] else (0.0, 0.0)
+        cost = max(runs[-1].seconds - before[1], 1e-3) / (share - before[0])
+        following = min(GROWTH * share, share + (0.95 * options.seconds - runs[-1].seconds) / cost)
+        share = following if following > 1.15 * share and not runs[-1].has_stagnated else 0.0
+    return [(run.seconds, run.test_error) for run in runs], runs[-1].encoder
+
+
+def deepxde_curve(options: argparse.Namespace, samples: int | None, encoder: Any, *, has_lbfgs: bool) -> Curve:
+    """Adam in single precision, or Adam for half of the time, then L-BFGS, in double, as DeepXDE advises."""
+    import _deepxde
+
+    prepared = prepared_data("paper", options.problem, samples)
+    dtype, split, flat = "float64" if has_lbfgs else "float32", prepared.split, prepared.data.flat_inputs
+    with jax.enable_x64(True):
+        inputs = flat if encoder is None else np.asarray(encoder(jnp.asarray(flat)))
+    training, test = prepared.data.take(split.train), prepared.data.take(split.test)
+    places = inputs[split.test].astype(dtype), test.points.astype(dtype)
+    curve, limit, stopwatch = Curve(), options.seconds / (2 if has_lbfgs else 1), Stopwatch(options.clock)
+
+    def watch(model: Any) -> None:
+        now = stopwatch.read()
+        model.stop_training = now >= limit
+        if model.stop_training or now >= (curve[-1][0] if curve else 0.0) + options.seconds / 20:
+            with stopwatch.paused():
+                errors = relative_errors(model.predict(places), test.outputs, point_weights=test.point_weights)
+                curve.append((now, float(errors.mean())))
+
+    config = make_run_config("paper", options.problem, {})
+    model = _deepxde.make_model(config, inputs[split.train], training, dtype)
+    _deepxde.compile_adam(model, is_relative=encoder is not None)
+    _deepxde.train(model, watch, 10**9, batch_size=MOST_SAMPLES if training.samples > MOST_SAMPLES else None)
+    if has_lbfgs:
+        limit = options.seconds
+        _deepxde.compile_lbfgs(model, is_relative=encoder is not None)
+        _deepxde.train(model, watch)
+    return curve
+
+
+def make_table(curves: dict[str, Curve], options: argparse.Namespace) -> Table:
+    """Within the limit: the last run of trunkfirst; of DeepXDE the best moment."""
+    rows: list[tuple[str, float, float, float]] = []
+    for name, curve in curves.items():
+        within = [point for point in curve if point[0] <= 1.02 * options.seconds] or [(np.nan, np.nan)]
+        taken, error = min(within, key=lambda point: point[1]) if "DeepXDE" in name else within[-1]
+        rows.append((name, taken, error, error / rows[0][2] if rows else 1.0))
+    best = min((row for row in rows if "DeepXDE" in row[0]), key=lambda row: row[2])
+    note = f"DeepXDE at its best ({best[0]}) has {best[3]:.3g} times the error of preset fast"
+    return Table(
+        f"{options.problem}: test error after {options.seconds:g} s",
+        ("contender", "seconds", "test error", "/ preset fast"),
+        rows,
+        [f"{note}; goal at 100 s: {GOALS[options.problem]}."],
+    )
+
+
+if __name__ == "__main__":
+    main()

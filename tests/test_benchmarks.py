@@ -1,0 +1,50 @@
+"""The benchmarks can be asked what they do; what they find is written in one way."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("[a-z]*.py") if path.stem != "against_ngsolve")
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports a script as it sees the world when it is run."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_help_says_what_a_script_does(name: str, load: Any, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        load(name).main(["--help"])
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert " ".join((load(name).__doc__ or "").splitlines()[0].split()) in shown
+
+
+def test_results_are_a_table_a_record_and_a_figure(load: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    common = load("_common")
+    options = common.options_for("Title.", lambda parser: None, ["--quick", "--out", str(tmp_path)])
+    table = common.Table("Times", ("samples", "ms", "word"), [(900, 12.3456, None), (90_000, 1e-7, "x")])
+    common.publish("times", options, table, {}, lambda axes: common.draw_curves(axes, {"a": [(1.0, 2.0)]}))
+    text = (tmp_path / "times.md").read_text(encoding="utf-8")
+    assert text == capsys.readouterr().out
+    assert "| 900     | 12.3  | -    |" in text
+    assert "| 90,000  | 1e-07 | x    |" in text
+    assert str(tmp_path) not in text
+    assert json.loads((tmp_path / "times.json").read_text(encoding="utf-8"))["table"]["rows"][0][0] == 900
+    assert (tmp_path / "times.svg").read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_quick_run_writes_nothing_unless_told_where(load: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    common = load("_common")
+    for folder in ("RESULTS", "IMAGES"):
+        monkeypatch.setattr(common, folder, tmp_path)
+    options = common.options_for("Title.", lambda parser: None, ["--quick"])
+    common.publish("times", options, common.Table("Times", ("a",), [(1,)]), {}, lambda axes: None)
+    assert not list(tmp_path.iterdir())
