@@ -14,8 +14,8 @@ import pytest
 
 from trunkfirst.cli import _compare, _console, _run
 from trunkfirst.cli._app import main
-from trunkfirst.data import OperatorData
-from trunkfirst.files import read_json, read_npz, verify_manifest
+from trunkfirst.data import OperatorData, read_data
+from trunkfirst.files import read_json, verify_manifest
 from trunkfirst.networks import load
 from trunkfirst.problems import make_data
 from trunkfirst.runs import _prepare as runs_prepare
@@ -173,12 +173,9 @@ def test_data_make(call: Call, tmp_path: Path, cache: Path):
     code, out, err = call(*made, "--workers", "1", "--out", "a.npz")
     assert (code, out) == (0, "multiple-inputs: 6 samples at 541 points\n")
     assert "data 6/6" in err
-    arrays = read_npz(tmp_path / "a.npz")
-    assert {name: array.shape for name, array in arrays.items()} == {
-        "inputs": (6, 3),
-        "points": (541, 2),
-        "outputs": (6, 541),
-    }
+    data = read_data(tmp_path / "a.npz")
+    assert (data.flat_inputs.shape, data.points.shape, data.outputs.shape) == ((6, 3), (541, 2), (6, 541))
+    assert set(data.labels) == {"f", "kappa", "g"}
     assert any(cache.iterdir())
     assert call(*made, "--quiet") == (0, "", "")
 

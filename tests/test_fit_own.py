@@ -20,6 +20,7 @@ from trunkfirst.runs import Outcome, RunConfig, Silent, build_method, fit_own, m
 from trunkfirst.runs import _choose as choices
 from trunkfirst.runs import _minutes as budget
 from trunkfirst.runs._fit_own import _is_still_good, _joined, _read
+from trunkfirst.selection import Choice
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -226,26 +227,23 @@ def test_everything_chosen_is_told_written_and_run_again(
     chosen = read_json(tmp_path / "a" / "metrics.json")["chosen"]
     names = list(chosen["validation_errors"])
     assert names == [
-        "linear, standardise, relative",
-        "linear, standardise, none",
-        "kernel, standardise, relative",
-        "kernel, standardise, none",
-        "network, standardise, relative",
-        "network, standardise, relative, decay 1e-03",
+        "linear, standardise",
+        "kernel, standardise",
+        "network, standardise",
+        "network, standardise, decay 1e-03",
+        "linear, standardise, weights none",
     ]
     for name, error in chosen["validation_errors"].items():
         assert f"  {name}: {error:.2e}" in lines
     best = min(names, key=chosen["validation_errors"].__getitem__)
     assert f"chosen: {best} ({chosen['validation_errors'][best]:.2e})" in lines
-    assert chosen["candidate"] == best == "linear, standardise, relative"  # the operator is linear
-    assert any(line.startswith("best network: network, standardise, relative") for line in lines)
+    assert chosen["candidate"] == best
+    assert best.startswith("linear, standardise")  # the operator is linear
+    assert any(line.startswith("best network: network, standardise") for line in lines)
     config = tomllib.loads((tmp_path / "a" / "config.toml").read_text())
     assert "auto" not in (tmp_path / "a" / "config.toml").read_text()
-    assert (config["branch"]["kind"], config["branch"]["encoder"], config["loss"]["weights"]) == (
-        "linear",
-        "standardise",
-        "relative",
-    )
+    assert (config["branch"]["kind"], config["branch"]["encoder"]) == ("linear", "standardise")
+    assert config["loss"]["weights"] == ("none" if best.endswith("none") else "relative")
     again = call("fit", "--config", tmp_path / "a" / "config.toml", "--out", tmp_path / "b", "--json")
     assert again[0] == 0
     assert json.loads(again[1])["chosen"] is None
@@ -262,18 +260,37 @@ def without_unused(config: RunConfig, data: AnyData) -> RunConfig:
     return own_config(tomllib.loads(to_toml(config)), data, minutes=1)
 
 
-def test_every_candidate_can_be_built_and_survives_its_configuration():
+def test_every_candidate_can_be_built_and_survives_its_configuration(monkeypatch: pytest.MonkeyPatch):
     """Whatever wins must be a method that can be run, and run again from config.toml."""
     data = on_a_grid()
     config = make_config({**choice_settings(data), "data": {"file": "mine.npz"}})
-    options = choices._options(config, data)
-    kinds = {updates["branch"]["kind"] for updates in options.values()}
+    monkeypatch.setattr(
+        choices, "choose", lambda trials, candidates, **_: Choice("", dict.fromkeys(candidates, 1.0))
+    )
+    search = choices._Search(config, data, [], Silent())
+    choices._try_kinds(search, ("standardise", "principal:4", "principal:8"), "relative")
+    kinds = {search.kind(name) for name in search.tried}
     assert kinds == {"linear", "kernel", "network", "convolution", "active-neurons"}
-    options |= choices._with_decays("network, standardise, relative", options)
-    for updates in options.values():
+    search.try_all(choices._with_decays("network, standardise", search.tried["network, standardise"]))
+    search.try_all(choices._with_weights("kernel", search.tried["kernel, principal:4"], ("none",)))
+    for updates in search.tried.values():
         settled = choices._updated(config, updates)
         method = build_method(settled, data)
         assert build_method(without_unused(settled, data), data) == method
+
+
+def test_networks_are_tried_with_the_encoders_that_are_best_for_a_kernel(monkeypatch: pytest.MonkeyPatch):
+    data = on_a_grid()
+    config = make_config({**choice_settings(data), "data": {"file": "mine.npz"}})
+    errors = {"kernel, a:1": 3.0, "kernel, b:1": 1.0, "kernel, c:1": 2.0}
+    monkeypatch.setattr(choices, "_candidate", lambda *_: None)
+    monkeypatch.setattr(choices, "_special", lambda *_: {})
+    monkeypatch.setattr(
+        choices, "choose", lambda trials, candidates, **_: Choice("", {n: errors.get(n, 9.0) for n in candidates})
+    )
+    search = choices._Search(config, data, [], Silent())
+    choices._try_kinds(search, ("a:1", "b:1", "c:1"), "none")
+    assert [name for name in search.tried if search.kind(name) == "network"] == ["network, b:1", "network, c:1"]
 
 
 def choice_settings(data: AnyData) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import OperatorData
-from ..files import write_npz
+from ..data import OperatorData, write_data
 from ..problems import get_problem, make_data
 from ._console import TerminalReporter, print_json, print_table, say
 
@@ -25,9 +24,7 @@ def make_command(
     with TerminalReporter(quiet=quiet or json) as reporter:
         data = make_data(problem, samples=samples, points=points, workers=workers, progress=reporter.on_samples)
     if out is not None:
-        inputs = {name: function.values for name, function in data.inputs.items()}
-        named = {"inputs": data.flat_inputs} if len(inputs) == 1 else {f"inputs.{k}": v for k, v in inputs.items()}
-        write_npz(out, {**named, "points": data.points, "outputs": data.outputs})
+        write_data(data, out)
     found = describe_data(problem, data)
     if json:
         print_json(found)

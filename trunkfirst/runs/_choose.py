@@ -2,7 +2,7 @@
 
 import dataclasses as dc
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.random as jr
@@ -21,7 +21,7 @@ from ..training import (
     prepare,
 )
 from ._config import BranchSection, RunConfig
-from ._method import BRIEF_ITERATIONS, branch_settings, build_method, build_regressor
+from ._method import BRIEF_ITERATIONS, NETWORK_KINDS, branch_settings, build_method, build_regressor
 from ._own_data import CONVOLUTION
 from ._prepare import Prepared
 from ._reporter import Reporter
@@ -31,8 +31,10 @@ _CROSS_VALIDATED = 500
 _FOLDS = 5
 # Iterations of a network while its encoder is looked for, and then its decay, where overfitting must show.
 _FIRST_LOOK, _SECOND_LOOK = 80, 200
-_DECAYS = (1e-4, 1e-6, 1e-7, 1e-8, 1e-9)
+_DECAYS = (1e-4, 1e-6, 1e-8)
 _MOST_FOR_KERNEL = 4000
+# Encoders, best for a kernel, that networks are tried with.
+_BEST_ENCODERS = 2
 
 Updates = dict[str, dict[str, Any]]
 
@@ -74,70 +76,100 @@ def settle(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Chos
         return Chosen(config, None)
     if not len(prepared.split.validation):
         raise SettingError("auto needs validation samples: set data.validation_share above 0")
-    options = _options(config, prepared.data)
-    reporter.say(f"choosing among {len(options)} candidates on validation samples")
+    reporter.say("choosing on validation samples; errors there:")
     trials, step1 = _trials(config, prepared, reporter)
-
-    def try_all(options: Mapping[str, Updates], nearly: float, most: int = _FIRST_LOOK) -> Choice:
-        candidates = {
-            name: _candidate(_updated(config, updates), prepared.data, most) for name, updates in options.items()
-        }
-        return choose(
-            trials,
-            candidates,
-            key=config.seed,
-            nearly=nearly,
-            on_error=lambda name, error: reporter.say(f"  {name}: {error:.2e}"),
-        )
-
-    is_encoder_only = section.kind != "auto"
-    choice = try_all(options, 1.2 if is_encoder_only else 1.0)
-    if is_encoder_only and section.decay == 0:
-        return _chosen(config, options[choice.name], choice, None, step1)
-    networks = [name for name in options if options[name]["branch"]["kind"] == "network"]
-    if networks:
-        more = _with_decays(best_of(choice.errors, networks), options)
-        options |= more
-        choice = Choice(choice.name, {**choice.errors, **try_all(more, 1.0, _SECOND_LOOK).errors})
-    name = best_of(choice.errors, list(options))
-    networks = [name for name in options if options[name]["branch"]["kind"] == "network"]
-    best_network = best_of(choice.errors, networks) if networks else None
-    reporter.say(f"chosen: {name} ({choice.errors[name]:.2e})")
+    search = _Search(config, prepared.data, trials, reporter)
+    weights = ("relative", "none") if config.loss.weights == "auto" else (config.loss.weights,)
+    encoders = _encoders(config, prepared.data) if section.encoder == "auto" else (section.encoder,)
+    if section.kind != "auto":
+        search.try_all(search.options((section.kind,), encoders, weights[:1]))
+        if section.decay == 0:
+            name = search.best(nearly=1.2)
+            return _chosen(config, search, name, None, step1)
+    else:
+        _try_kinds(search, encoders, weights[0])
+    best_network = search.best(NETWORK_KINDS)
+    if best_network is not None and search.kind(best_network) == "network":
+        search.try_all(_with_decays(best_network, search.tried[best_network]), _SECOND_LOOK)
+        best_network = search.best(NETWORK_KINDS)
+    search.try_all(_with_weights(search.best(), search.tried[search.best()], weights[1:]))
+    name = search.best()
+    reporter.say(f"chosen: {name} ({search.errors[name]:.2e})")
     if best_network not in (None, name):
-        reporter.say(f"best network: {best_network} ({choice.errors[str(best_network)]:.2e})")
-    return _chosen(config, options[name], Choice(name, choice.errors), best_network, step1)
+        reporter.say(f"best network: {best_network} ({search.errors[str(best_network)]:.2e})")
+    return _chosen(config, search, name, best_network, step1)
+
+
+def _try_kinds(search: "_Search", encoders: tuple[str, ...], weight: str) -> None:
+    """Closed forms first, for they are cheap; networks then only with the encoders that were best for them."""
+    few = search.data.samples <= _MOST_FOR_KERNEL
+    search.try_all(search.options(("linear",), encoders[:2], (weight,)))
+    if few:
+        kernels = search.options(("kernel",), encoders, (weight,))
+        search.try_all(kernels)
+        ranked = sorted(kernels, key=lambda name: search.errors[name])
+        encoders = tuple(kernels[name]["branch"]["encoder"] for name in ranked[:_BEST_ENCODERS])
+    search.try_all(search.options(("network",), encoders, (weight,)))
+    search.try_all(_special(search.config.branch, search.data, weight))
+
+
+class _Search:
+    """Candidates that were tried, as changes of the configuration, and their validation errors."""
+
+    def __init__(self, config: RunConfig, data: AnyData, trials: list[Trial], reporter: Reporter) -> None:
+        self.config, self.data, self._trials, self._reporter = config, data, trials, reporter
+        self.tried: dict[str, Updates] = {}
+        self.errors: dict[str, float] = {}
+
+    def try_all(self, options: Mapping[str, Updates], most: int = _FIRST_LOOK) -> None:
+        """Try candidates, if there are any; networks with so many iterations at most."""
+        if not options:
+            return
+        candidates = {
+            name: _candidate(_updated(self.config, updates), self.data, most) for name, updates in options.items()
+        }
+        self.tried |= options
+        self.errors |= choose(self._trials, candidates, key=self.config.seed, on_error=self._say).errors
+
+    def _say(self, name: str, error: float) -> None:
+        self._reporter.say(f"  {name}: {error:.2e}")
+
+    def options(
+        self, kinds: tuple[str, ...], encoders: tuple[str, ...], weights: tuple[str, ...]
+    ) -> dict[str, Updates]:
+        """All combinations by name; what cannot be chosen is not in the name."""
+        is_open = self.config.branch.kind == "auto"
+        return {
+            f"{kind}, {encoder}" if is_open else encoder: {
+                "branch": {"kind": kind, "encoder": encoder},
+                "loss": {"weights": weight},
+            }
+            for kind in kinds
+            for encoder in encoders
+            for weight in weights
+        }
+
+    def kind(self, name: str) -> str:
+        """What stands as the branch of a candidate."""
+        return self.tried[name]["branch"]["kind"]
+
+    @overload
+    def best(self, kinds: None = None, *, nearly: float = 1.0) -> str: ...
+    @overload
+    def best(self, kinds: tuple[str, ...], *, nearly: float = 1.0) -> str | None: ...
+    def best(self, kinds: tuple[str, ...] | None = None, *, nearly: float = 1.0) -> str | None:
+        """The best candidate so far, of some kinds or of all."""
+        names = [name for name in self.tried if kinds is None or self.kind(name) in kinds]
+        return best_of(self.errors, names, nearly) if names else None
 
 
 def _chosen(
-    config: RunConfig, updates: Updates, choice: Choice, best_network: str | None, step1: TrunkResult | None
+    config: RunConfig, search: _Search, name: str, best_network: str | None, step1: TrunkResult | None
 ) -> Chosen:
     """With step 1, if it was carried out with the weights that were chosen: config.toml must give it again."""
-    settled = _updated(config, updates)
+    settled = _updated(config, search.tried[name])
     is_same = _bare_weights(config) == settled.loss.weights
-    return Chosen(settled, choice, best_network, step1 if is_same else None)
-
-
-def _options(config: RunConfig, data: AnyData) -> dict[str, Updates]:
-    """All candidates by name, as changes of the configuration; simple ones first."""
-    section = config.branch
-    encoders = (section.encoder,) if section.encoder != "auto" else _encoders(config, data)
-    weights = ("relative", "none") if config.loss.weights == "auto" else (config.loss.weights,)
-    if section.kind != "auto":
-        kinds: tuple[str, ...] = (section.kind,)
-    else:
-        kinds = ("linear", "kernel", "network")
-        if data.samples > _MOST_FOR_KERNEL:
-            kinds = ("linear", "network")
-    options: dict[str, Updates] = {}
-    for kind in kinds:
-        for encoder in encoders if kind != "linear" or len(encoders) == 1 else encoders[:2]:
-            for weight in weights if kind != "network" else weights[:1]:
-                words = [kind if section.kind == "auto" else "", encoder, weight if len(weights) > 1 else ""]
-                name = ", ".join(word for word in words if word)
-                options[name] = {"branch": {"kind": kind, "encoder": encoder}, "loss": {"weights": weight}}
-    if section.kind == "auto":
-        options |= _special(section, data, weights[0])
-    return options
+    return Chosen(settled, Choice(name, search.errors), best_network, step1 if is_same else None)
 
 
 def _encoders(config: RunConfig, data: AnyData) -> tuple[str, ...]:
@@ -165,11 +197,14 @@ def _special(section: BranchSection, data: AnyData, weight: str) -> dict[str, Up
     return options
 
 
-def _with_decays(name: str, options: Mapping[str, Updates]) -> dict[str, Updates]:
-    base = options[name]
+def _with_decays(name: str, base: Updates) -> dict[str, Updates]:
     return {
         f"{name}, decay {decay:.0e}": {**base, "branch": {**base["branch"], "decay": decay}} for decay in _DECAYS
     }
+
+
+def _with_weights(name: str, base: Updates, weights: tuple[str, ...]) -> dict[str, Updates]:
+    return {f"{name}, weights {weight}": {**base, "loss": {"weights": weight}} for weight in weights}
 
 
 def _updated(config: RunConfig, updates: Updates) -> RunConfig:

@@ -34,7 +34,7 @@ from ..training import (
 from ._config import BranchSection, Descent, RunConfig
 
 BRIEF_ITERATIONS = 30
-_NETWORKS = ("network", "convolution", "active-neurons")
+NETWORK_KINDS = ("network", "convolution", "active-neurons")
 
 
 def build_method(config: RunConfig, data: AnyData) -> Method:
@@ -126,7 +126,7 @@ def _minimiser(section: Descent) -> AbstractMinimiser:
 
 
 def _branch_network(section: BranchSection, width: int, data: AnyData) -> BranchSettings:
-    if section.kind in _NETWORKS and section.architecture[-1] != width + 1:
+    if section.kind in NETWORK_KINDS and section.architecture[-1] != width + 1:
         raise DataError(
             f"branch.architecture ends with {section.architecture[-1]}; a trunk of width N = {width} needs "
             f"N + 1 = {width + 1} coefficients"
@@ -160,7 +160,7 @@ def _check_inputs(section: BranchSection, data: AnyData) -> None:
     """The paper's vector starts with what goes in: the sensors, or as many coefficients as an encoder keeps."""
     name, _, count = section.encoder.partition(":")
     features = int(count) if count.isdecimal() and name in BASES else data.flat_inputs.shape[1]
-    if section.kind in _NETWORKS and section.architecture[0] != features:
+    if section.kind in NETWORK_KINDS and section.architecture[0] != features:
         raise DataError(
             f"branch.architecture starts with {section.architecture[0]}, but the inputs have {features} numbers"
         )
