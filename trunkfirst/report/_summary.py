@@ -88,7 +88,7 @@ def _tell_limit(run: Run) -> str | None:
         return f"the lowest loss that any trunk of this width allows for p = 1 lies between {low} and {high}."
     if ratio is None:
         return None
-    return f"the loss is {scientific(ratio)} times the lowest that any trunk of this width allows."
+    return f"the loss is {_factor(ratio)} times the lowest that any trunk of this width allows."
 
 
 def size_remark(experiment: Experiment) -> str | None:
@@ -161,4 +161,9 @@ def _ratio(means: dict[str, float]) -> str:
     ours, other = means.get("two-step"), means.get("monolithic")
     if not ours or not other:
         return ""
-    return f"; monolithic's is {scientific(other / ours)} times two-step's"
+    return f"; monolithic's is {_factor(other / ours)} times two-step's"
+
+
+def _factor(ratio: float) -> str:
+    """A ratio as one says it: 3.9, 120, 4.56e5."""
+    return f"{ratio:.3g}" if 0.01 <= ratio < 1000 else scientific(ratio)
