@@ -179,7 +179,7 @@ def test_several_numbers_are_one_input_and_several_functions_are_not():
     names = encoding_candidates(functions)
     assert names[0] == "a=standardise,f=standardise"
     assert "a=log,f=principal:1" in names
-    assert len(set(names)) == len(names) == 5  # as many as the function with the longest list has
+    assert len(set(names)) == len(names) == 4  # as many as the function with the longest list has
     assert all(parse_encoding(name).fit(functions) for name in names)
 
 

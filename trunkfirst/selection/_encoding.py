@@ -31,9 +31,9 @@ def _for_function(function: InputFunction) -> tuple[str, ...]:
     inputs = function.values
     if inputs.shape[1] > 8:
         most = min(len(inputs), inputs.shape[1])
-        counts = [count for count in (1, 2, 4, 8, 16) if count < most]
-        predictive = [f"predictive:{n}" for n in counts[2:]]
-        return ("standardise", *(f"principal:{n}" for n in counts), *predictive)
+        principal = [f"principal:{n}" for n in (1, 4, 16) if n < most]
+        predictive = [f"predictive:{n}" for n in (8, 16) if n < most]
+        return ("standardise", *principal, *predictive)
     if (inputs > 0).all(axis=0).any():
         return ("standardise", "log", "inverse", "inverse-root")
     return ("standardise",)

@@ -112,7 +112,8 @@ class ProjectedTrunk(AbstractTrunkFit):
             [self.ridge * share for share in _FADES],
             self.minimiser,
             iterations=fading,
-            stopping=self.stopping,
+            # With little ridge left a ReLU trunk may only be stuck at its kinks, in long line searches.
+            stopping=dc.replace(self.stopping, patience=min(self.stopping.patience, max(fading // 10, 10))),
             key=key,
             on_step=on_step,
         )
