@@ -32,6 +32,7 @@ def make_data(
     *,
     samples: int | None = None,
     points: str | None = None,
+    indices: Int[np.ndarray, " chosen"] | None = None,
     seed: int = 0,
     workers: int | None = None,
     cache: Path | str | None = None,
@@ -43,6 +44,7 @@ def make_data(
     - `points`: None for the problem's own nodes; "random:M" for M independent uniform points on the square;
       "grid:N" for the (N + 1)^2 nodes of N x N cells. Their values are those of the fine closed form (5.1, 5.3),
       exact (5.2), or of the finite-element solution (random-conductivity). The inputs are the same.
+    - `indices`: only these of the samples; what has no closed form is solved for, or read, for all of them.
     - `seed` draws the samples (5.3, random-conductivity) and the random points.
     - `workers`: processes to solve in; None takes all cores where that pays, 1 stays in this process. The
       data are the same to the bit.
@@ -62,6 +64,8 @@ def make_data(
     if places is None or problem.needs_fields:
         folder = ShardFolder(cache_folder(cache) / _folder_name(problem, parameters))
         fields = _solved(problem, parameters, folder, workers, progress)
+    if indices is not None:
+        parameters, fields = parameters[indices], None if fields is None else fields[indices]
     if places is None:
         return problem.assemble(parameters, fields)
     return dc.replace(problem.assemble(parameters, fields, places.points), triangles=places.triangles)

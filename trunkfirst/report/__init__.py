@@ -1,5 +1,7 @@
 """Figures and the one-file HTML report of a run or a comparison. Reads files only."""
 
 from ._report import write_report
+from ._sensors import SensorPicture, write_sensor_picture
+from ._study import write_study
 
-__all__ = ["write_report"]
+__all__ = ["SensorPicture", "write_report", "write_sensor_picture", "write_study"]

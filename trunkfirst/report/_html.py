@@ -41,12 +41,14 @@ class Shown:
 
 @dataclass(frozen=True)
 class Section:
-    """Figures under one heading, and the figures that could not be drawn."""
+    """Text, figures and tables under one heading, and the figures that could not be drawn."""
 
     key: str
     title: str
     figures: tuple[Shown, ...]
     omissions: tuple[Omission, ...]
+    text: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

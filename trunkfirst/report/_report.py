@@ -1,5 +1,6 @@
 """From a run or compare directory to figures and one HTML page."""
 
+import dataclasses as dc
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,6 +11,7 @@ from ..files import write_manifest, write_text
 from ._anls import draw_anls
 from ._choices import choice_tables
 from ._cost import draw_cost
+from ._diagnosis import budget_sentences, budget_tables, draw_budgets
 from ._errors import draw_errors, draw_histogram, draw_mean_errors
 from ._experiment import Experiment, read_experiment
 from ._geometry import draw_geometry, draw_pair
@@ -30,6 +32,7 @@ _NAMES = (
     *("geometry", "pair-input", "pair-output", "map-target", "map-error-*", "anls-loss", "anls-error"),
     *("trunk-loss", "trunk-loss-time", "branch-loss", "branch-loss-time"),
     *("error-time", "errors", "errors-mean", "errors-histogram", "worst-*"),
+    *("budget-parts-*", "budget-samples-*"),
 )
 
 
@@ -49,6 +52,7 @@ def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
     wording = wording_for(experiment.problem, data)
     with figure_style():
         sections = _write_sections(directory, _draw_all(experiment, wording, data))
+    sections = tuple(_with_budget(section, experiment) for section in sections)
     page = _page(experiment, wording, sections)
     path = directory / "report.html"
     write_text(path, render(page))
@@ -72,8 +76,16 @@ def _draw_all(
         ("problem", "The problem", problem),
         ("training", "Training", training),
         ("errors", "Errors on unseen samples", errors),
+        ("budget", "Error budget", draw_budgets(experiment)),
         ("maps", "Samples in full", (draw_maps(experiment, wording), draw_worst(experiment, wording))),
     )
+
+
+def _with_budget(section: Section, experiment: Experiment) -> Section:
+    """Sentences and tables beside the figures of the error budget."""
+    if section.key != "budget":
+        return section
+    return dc.replace(section, text=budget_sentences(experiment), tables=budget_tables(experiment))
 
 
 def _write_sections(

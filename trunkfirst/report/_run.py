@@ -62,6 +62,9 @@ class Run:
     config_text: str = ""
     config: Mapping[str, object] = field(default_factory=dict[str, object])
     environment: Mapping[str, object] = field(default_factory=dict[str, object])
+    # Where the error comes from, if somebody asked: numbers, and squared parts of every test sample
+    diagnosis: Mapping[str, object] = field(default_factory=dict[str, object])
+    budget: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
 
     @property
     def problem(self) -> str:
@@ -105,6 +108,8 @@ def read_run(directory: Path) -> Run:
         config_text=config.read_text(encoding="utf-8") if config.is_file() else "",
         config=read_toml(config) if config.is_file() else {},
         environment=read_mapping(directory / "environment.json"),
+        diagnosis=read_mapping(directory / "diagnosis.json"),
+        budget=read_npz(budget) if (budget := directory / "diagnosis.npz").is_file() else {},
     )
 
 

@@ -13,6 +13,7 @@ from ._config import (
     put,
     to_toml,
 )
+from ._diagnose import Case, Diagnosed, diagnose_run, gather_case
 from ._environment import environment
 from ._fit_own import fit_own, own_config
 from ._memory import Memory, read_memory
@@ -22,35 +23,47 @@ from ._prepare import Prepared, prepare
 from ._presets import NETWORKS, PRESETS, preset_values
 from ._reporter import Reporter, Silent
 from ._run import Outcome, run
+from ._sensors import Placement, place_sensors
+from ._study import KNOWN_RATES, Study, known_rates_study, study
 
 __all__ = [
+    "KNOWN_RATES",
     "NETWORKS",
     "PRESETS",
+    "Case",
     "Claim",
     "Comparison",
+    "Diagnosed",
     "Memory",
     "MethodName",
     "Outcome",
+    "Placement",
     "Prepared",
     "Reporter",
     "RunConfig",
     "Silent",
+    "Study",
     "build_method",
     "check_claims",
     "check_used",
     "compare",
+    "diagnose_run",
     "environment",
     "fit_own",
+    "gather_case",
+    "known_rates_study",
     "load_config",
     "make_config",
     "merge",
     "own_config",
     "own_values",
     "parse_setting",
+    "place_sensors",
     "prepare",
     "preset_values",
     "put",
     "read_memory",
     "run",
+    "study",
     "to_toml",
 ]

@@ -1,0 +1,179 @@
+"""What thm:main assumes, measured on an operator and its data; what cannot be measured says why."""
+
+import dataclasses as dc
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ..data import OperatorData
+from ..errors import DataError, TrunkfirstError
+from ..evaluation import basis_values, input_weights, predict_at
+from ..networks import Operator, Perceptron
+from ..training import is_free, make_fields
+from ._christoffel import Christoffel, christoffel, sensor_condition
+from ._decay import best_basis, n_term_decay
+from ._diagnosis import evenly
+from ._estimates import coefficient_lipschitz, fill_distances, operator_lipschitz
+from ._interpolating_branch import branch_lipschitz
+from ._slope import Slope
+from ._truncation import truncate
+
+# All pairs of so many numbers are compared, and so many samples at most.
+_MOST_NUMBERS, _MOST_SAMPLES = 2e8, 1000
+
+
+@dc.dataclass(frozen=True)
+class Assumption:
+    """One number with what it means; where `value` is None, `meaning` says why."""
+
+    name: str
+    value: float | None
+    meaning: str
+
+
+def check_assumptions(
+    operator: Operator, test: OperatorData, at_sensors: OperatorData, training: OperatorData
+) -> list[Assumption]:
+    """Sensor condition, Lipschitz constants, fill distance, decay and bound.
+
+    `test` is given at the evaluation points, `at_sensors` and `training` at the points of training.
+    """
+    some = training.take(evenly(training.samples, _MOST_SAMPLES))
+    found = _christoffel(operator, test)
+    measured: list[Assumption] = []
+    for names, measure in (
+        (("K_N", "r_t", "|G - I|"), lambda: _sensors(operator, found, training)),
+        (("L_G",), lambda: _operator(some)),
+        (("L_c, weights",), lambda: _branch_weights(operator)),
+        (("L_c, samples",), lambda: _branch_samples(operator, some)),
+        (("fill distance", "fill rate s"), lambda: _fill(at_sensors, training)),
+        (("decay of the best basis", "decay of the trunk"), lambda: _decay(operator, at_sensors, some)),
+        (("M", "truncation"), lambda: _bound(operator, test, training)),
+    ):
+        measured += _guarded(names, measure)
+    return measured
+
+
+def _guarded(names: tuple[str, ...], measure: Callable[[], list[Assumption]]) -> list[Assumption]:
+    """The numbers, or for each the reason why there is none."""
+    try:
+        return measure()
+    except TrunkfirstError as error:
+        return [Assumption(name, None, f"not measured: {error}") for name in names]
+
+
+# -- trunk and sensors
+
+
+def _christoffel(operator: Operator, data: OperatorData) -> Christoffel:
+    values, weights = _features(operator, data)
+    return christoffel(values, weights=weights)
+
+
+def _features(
+    operator: Operator, data: OperatorData
+) -> tuple[Float[np.ndarray, "points functions"], Float[np.ndarray, " points"] | None]:
+    """The basis where the output is not fixed, and the weights there."""
+    free = is_free(data.points, operator.output)
+    fields = make_fields(data.take(np.arange(1)), operator.trunk.encoder, operator.output, None)
+    return basis_values(operator, data.points)[free], fields.point_weights
+
+
+def _sensors(operator: Operator, found: Christoffel, training: OperatorData) -> list[Assumption]:
+    values, weights = _features(operator, training)
+    scaled = None if weights is None else weights * len(weights)
+    condition = sensor_condition(found, found.functions_at(values), scaled)
+    promise = "vacuous: the theory promises nothing" if condition.is_vacuous else "least squares is stable likely"
+    stable = "stable" if condition.deviation <= 0.5 else "above 1/2: not known to be stable"
+    return [
+        Assumption("K_N", condition.largest, f"largest |psi|^2 of {found.rank} functions, at best {found.rank}"),
+        Assumption("r_t", condition.exponent, f"{promise}; {condition.sensors} sensors, at the trained mu*"),
+        Assumption("|G - I|", condition.deviation, f"of these sensors themselves; {stable}"),
+    ]
+
+
+def _decay(operator: Operator, test: OperatorData, training: OperatorData) -> list[Assumption]:
+    rows, own = (make_fields(d, operator.trunk.encoder, operator.output, None) for d in (test, training))
+    found = _christoffel(operator, training)
+    free_weights = found.weights
+
+    def slope(name: str, within: np.ndarray | None) -> Assumption:
+        basis = best_basis(own.outputs, weights=free_weights, within=within)
+        decay = n_term_decay(rows.outputs, basis, weights=free_weights)
+        if len(decay.ladder) < 2:
+            return Assumption(name, None, "the error is rounding after one function")
+        return Assumption(name, decay.slope().value, f"exponent of N in the error, N = 1 to {decay.ladder[-1]}")
+
+    return [slope("decay of the best basis", None), slope("decay of the trunk", found.basis)]
+
+
+# -- operator and branch
+
+
+def _operator(training: OperatorData) -> list[Assumption]:
+    outputs = training.outputs.reshape(training.samples, -1)
+    weights = training.point_weights
+    spread = None if weights is None else np.repeat(weights, training.channels)
+    found = operator_lipschitz(
+        training.flat_inputs, outputs, sensor_weights=input_weights(training), point_weights=spread
+    )
+    return [_lipschitz("L_G", found.largest, "|u - v| / |f - g| of neighbouring training samples, a lower bound")]
+
+
+def _branch_weights(operator: Operator) -> list[Assumption]:
+    name, branch = "L_c, weights", operator.branch
+    if not isinstance(branch, Perceptron) or len(branch.weights) != 2:
+        return [Assumption(name, None, "defined for a branch of two layers; this one is of another kind")]
+    return [_lipschitz(name, branch_lipschitz(branch), "an upper bound, for encoded inputs")]
+
+
+def _branch_samples(operator: Operator, training: OperatorData) -> list[Assumption]:
+    with jax.enable_x64(operator.dtype == np.float64):
+        flat = np.asarray(training.flat_inputs, operator.dtype)
+        encoded = np.asarray(operator.encoder(jnp.asarray(flat)), float)
+        count = int(math.sqrt(_MOST_NUMBERS / max(encoded.shape[1], 1)))
+        chosen = evenly(len(encoded), max(2, count))
+        coefficients = np.asarray(operator.coefficients(flat[chosen]), float)
+    found = coefficient_lipschitz(encoded[chosen], coefficients)
+    return [_lipschitz("L_c, samples", found.largest, "steepest between training samples, a lower bound")]
+
+
+def _lipschitz(name: str, value: float, meaning: str) -> Assumption:
+    return Assumption(
+        name, value if math.isfinite(value) else None, meaning if math.isfinite(value) else "infinite"
+    )
+
+
+# -- inputs and outputs
+
+
+def _fill(test: OperatorData, training: OperatorData) -> list[Assumption]:
+    found = fill_distances(training.flat_inputs, test.flat_inputs, weights=input_weights(training))
+    where = f"largest distance from a test input to the nearest of {found.counts[0]} training inputs"
+    slope: Slope | None = found.slope
+    rate = (
+        Assumption("fill rate s", None, "too few distances are positive")
+        if slope is None
+        else Assumption("fill rate s", -slope.value, f"distance ~ K^-s, from {found.counts[-1]} samples on")
+    )
+    return [Assumption("fill distance", float(found.distances[0]), where), rate]
+
+
+def _bound(operator: Operator, test: OperatorData, training: OperatorData) -> list[Assumption]:
+    largest = float(np.abs(training.outputs).max())
+    if not largest > 0:
+        raise DataError("outputs: all training outputs are zero")
+    predictions = np.asarray(predict_at(operator, test), float)
+    cut = truncate(predictions, largest)
+    before, after = (float(np.sqrt(np.mean((values - test.outputs) ** 2))) for values in (predictions, cut))
+    share = float(np.mean(cut != predictions))
+    return [
+        Assumption("M", largest, "largest |u| of the training outputs"),
+        Assumption(
+            "truncation", after / before if before > 0 else 1.0, f"error with T_M over without; {share:.2%} cut"
+        ),
+    ]
