@@ -65,6 +65,46 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_diagnose, "write_report", lambda folder: folder / "report.html")
 
 
+def without_test_share(run: Path) -> Path:
+    text = (run / "config.toml").read_text().replace("test_share = 0.1", "test_share = 0.0")
+    (run / "config.toml").write_text(text)
+    return run
+
+
+def test_a_run_without_test_samples_is_judged_on_a_file_of_others(run: Path, tmp_path: Path):
+    """Some of the file are training samples: they do not count. Points of training may be among more."""
+    k, x = np.arange(1, 6)[:, None], np.linspace(0, 1, 24)
+    more = np.sort(np.r_[x, 0.5 * (x[1:] + x[:-1])])
+    a = np.random.default_rng(7).normal(size=(9, 5)) / k[:, 0]
+    new = OperatorData(a @ np.cos(np.pi * k * x), more[:, None], a @ (np.sin(np.pi * k * more) / (np.pi * k)))
+    write_data(new, tmp_path / "new.npz")
+    case = gather_case(without_test_share(run), data=tmp_path / "new.npz")
+    assert (case.test.samples, case.all_tests, case.is_finer) == (9, 9, True)
+    assert np.array_equal(case.at_sensors.points, x[:, None])
+    assert np.allclose(case.at_sensors.outputs, a @ (np.sin(np.pi * k * x) / (np.pi * k)), atol=1e-14)
+    same = antiderivative(12, seed=3)
+    mixed = dc.replace(
+        same,
+        inputs=np.concatenate([same.flat_inputs, antiderivative(40).flat_inputs[:5]]),
+        outputs=np.concatenate([same.outputs, antiderivative(40).outputs[:5]]),
+    )
+    write_data(mixed, tmp_path / "mixed.npz")
+    case = gather_case(run, data=tmp_path / "mixed.npz")
+    assert (case.test.samples, case.is_finer) == (12, False)
+    assert "those of training" in case.where
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [("all seen", "give unseen ones"), ("other points", "point 1 of training is not among")]
+)
+def test_files_that_cannot_judge_a_run_without_test_samples(run: Path, tmp_path: Path, change: str, words: str):
+    data = antiderivative(40) if change == "all seen" else antiderivative(40, seed=3)
+    points = data.points if change == "all seen" else np.where(np.arange(24)[:, None] == 1, 0.01, data.points)
+    write_data(dc.replace(data, points=points), tmp_path / "new.npz")
+    with pytest.raises(DataError, match=words):
+        gather_case(without_test_share(run), data=tmp_path / "new.npz")
+
+
 def diagnosed(call: Call, *arguments: str | Path) -> dict[str, Any]:
     code, out, err = call("diagnose", *arguments, "--json")
     assert (code, err) == (0, "")

@@ -110,11 +110,14 @@ def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | 
         raise UsageError(f"{folder} holds no run; give the --out folder of `trunkfirst run` or `trunkfirst fit`")
     config, operator = load_config(folder / "config.toml"), load(folder)
     prepared = prepare(config, reporter=reporter or Silent())
-    _check(folder, prepared)
     everyone = _aligned(prepared.data, "the run was trained on")
-    if data is not None:
-        finer = _aligned(read_data(data, keys=config.data.keys), f"{data} holds")
-        return _from_file(operator, prepared, everyone, finer, data.name)
+    finer = None if data is None else _aligned(read_data(data, keys=config.data.keys), f"{data} holds")
+    name = "" if data is None else data.name
+    if finer is not None and not len(prepared.split.test):
+        return _from_unseen(operator, everyone, finer, name)
+    _check(folder, prepared)
+    if finer is not None:
+        return _from_file(operator, prepared, everyone, finer, name)
     if config.problem is not None:
         return _from_problem(config, config.problem, operator, prepared, everyone)
     return _at_sensors(operator, prepared, everyone)
@@ -122,7 +125,9 @@ def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | 
 
 def _check(folder: Path, prepared: Prepared) -> None:
     if not len(prepared.split.test):
-        raise UsageError(f"{folder} kept no test samples, and an error budget is one of unseen samples")
+        raise UsageError(
+            f"{folder} kept no test samples, and a budget is one of unseen samples; give some with --data FILE"
+        )
     if prepared.data.samples != sum(read_json(folder / "metrics.json")["samples"].values()):
         raise UsageError(
             f"{folder} was not trained on the samples of its data.file alone (--from adds earlier ones), "
@@ -198,6 +203,33 @@ def _from_file(
     some = finer.take(_spread(known)) if len(known) else None
     where = f"the {len(finer.points):,} points of {name}"
     return Case(operator, finer.take(places[test]), tests, trains, some, nearest, where, len(prepared.split.test))
+
+
+def _from_unseen(operator: Operator, everyone: OperatorData, given: OperatorData, name: str) -> Case:
+    """A run that kept no test samples, and a file with other samples, at the points of training or at more."""
+    fresh = np.flatnonzero(_places(everyone, given) < 0)
+    if not len(fresh):
+        raise DataError(f"{name}: inputs: the run was trained on all of these samples; give unseen ones")
+    distances, places = KDTree(given.points).query(everyone.points)
+    if np.max(distances) > _SAME * np.abs(everyone.points).max():
+        lost = int(np.argmax(distances))
+        raise DataError(f"{name}: points: point {lost} of training is not among them, and the sensors must be")
+    test = given.take(fresh)
+    at_sensors = dc.replace(
+        test,
+        points=everyone.points,
+        outputs=test.outputs[:, places],
+        point_weights=everyone.point_weights,
+        reference_outputs=None,
+        triangles=None,
+    )
+    near = everyone.take(nearest_samples(test, everyone))
+    is_finer = len(given.points) > len(everyone.points)
+    where = f"the {len(given.points):,} points of {name}"
+    if not is_finer:
+        where += ", those of training: what the sensors do not see cannot be seen there"
+        test = at_sensors
+    return Case(operator, test, at_sensors, everyone, None, None if is_finer else (near, near), where, len(fresh))
 
 
 def _chosen(prepared: Prepared, numbers: int) -> tuple[Rows, Rows]:
