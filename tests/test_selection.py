@@ -172,6 +172,12 @@ def with_inputs(**functions: np.ndarray) -> OperatorData:
     )  # fmt: skip
 
 
+def test_functions_at_very_many_sensors_go_by_their_principal_coordinates():
+    names = encoding_candidates(with_inputs(f=RNG.normal(size=(40, 1001))))
+    assert names == ("principal:1", "principal:4", "principal:16", "predictive:8", "predictive:16")
+    assert encoding_candidates(with_inputs(f=RNG.normal(size=(40, 1000))))[0] == "standardise"
+
+
 def test_several_numbers_are_one_input_and_several_functions_are_not():
     numbers = with_inputs(a=RNG.uniform(1, 2, (40, 1)), b=RNG.normal(size=(40, 1)))
     assert encoding_candidates(numbers) == ("standardise", "log", "inverse", "inverse-root")

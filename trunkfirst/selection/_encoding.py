@@ -9,6 +9,8 @@ from ..regressors import AbstractRegressor
 from ..training import as_fields, parse_encoding
 from ._trial import Candidate, Choice, aligned_trial, choose
 
+_MOST_SENSORS = 1000
+
 
 def encoding_candidates(data: AnyData) -> tuple[str, ...]:
     """What is worth trying, simple ones first.
@@ -33,7 +35,9 @@ def _for_function(function: InputFunction) -> tuple[str, ...]:
         most = min(len(inputs), inputs.shape[1])
         principal = [f"principal:{n}" for n in (1, 4, 16) if n < most]
         predictive = [f"predictive:{n}" for n in (8, 16) if n < most]
-        return ("standardise", *principal, *predictive)
+        # At very many sensors a network on all of them is slow, and no better than on their principal coordinates.
+        whole = ["standardise"] if inputs.shape[1] <= _MOST_SENSORS else []
+        return (*whole, *principal, *predictive)
     if (inputs > 0).all(axis=0).any():
         return ("standardise", "log", "inverse", "inverse-root")
     return ("standardise",)
