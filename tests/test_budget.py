@@ -19,6 +19,7 @@ from trunkfirst.minimisers import Adam
 from trunkfirst.networks import Boundary, Identity, Operator, OutputMap, Perceptron, Trunk
 from trunkfirst.regressors import KernelRidge, LinearRidge
 from trunkfirst.theory import Diagnosis, Evidence, check_assumptions, diagnose, gather_evidence
+from trunkfirst.theory._assumptions import _input_sensors
 from trunkfirst.theory._diagnosis import branch_shares, trunk_shares
 from trunkfirst.training import JointTrunk, TrunkSettings, TwoStep
 
@@ -325,13 +326,24 @@ def test_assumptions_have_numbers_or_reasons():
     operator = an_operator()
     found = check_assumptions(operator, smooth(FINE), smooth(SENSORS), smooth(SENSORS, samples=30, seed=4))
     values = {each.name: each.value for each in found if each.value is not None}
-    assert len(values) == len(found)
+    assert len(values) == len(found) - 1  # two numbers are no function at sensors
+    assert "64 sensors or more" in next(each.meaning for each in found if each.name == "alpha")
+    assert 1 <= values["N for 1e-02"] <= values["N for 1e-04"]
     assert values["K_N"] >= 4  # five functions, of which two are the same
     assert values["L_c, samples"] <= values["L_c, weights"]
     assert values["M"] == smooth(SENSORS, samples=30, seed=4).outputs.max()
     assert values["truncation"] <= 1 + 1e-12
     assert values["decay of the best basis"] <= 0
     assert all(each.meaning for each in found)
+
+
+def test_input_sensors_are_enough_with_the_rate_of_a_quadrature():
+    """Distances of smooth functions by left sums, which are of first order."""
+    x, rng = np.linspace(0, 1, 256, endpoint=False), np.random.default_rng(0)
+    inputs = rng.normal(size=(40, 3)) @ np.stack([x, x**2, np.cos(x)])
+    data = OperatorData(inputs, SENSORS[:, None], np.ones((40, len(SENSORS))))
+    (found,) = _input_sensors(data)
+    assert found.value == pytest.approx(1, abs=0.25)
 
 
 def test_what_cannot_be_measured_says_why():

@@ -15,15 +15,17 @@ from ..evaluation import basis_values, input_weights, predict_at
 from ..networks import Operator, Perceptron
 from ..training import is_free, make_fields
 from ._christoffel import Christoffel, christoffel, sensor_condition
-from ._decay import best_basis, n_term_decay
+from ._decay import Decay, best_basis, n_term_decay
 from ._diagnosis import evenly
-from ._estimates import coefficient_lipschitz, fill_distances, operator_lipschitz
+from ._estimates import coefficient_lipschitz, fill_distances, operator_lipschitz, sensor_gaps
 from ._interpolating_branch import branch_lipschitz
 from ._slope import Slope
 from ._truncation import truncate
 
 # All pairs of so many numbers are compared, and so many samples at most.
 _MOST_NUMBERS, _MOST_SAMPLES = 2e8, 1000
+_FEWEST_SENSORS = 64
+_WANTED = (1e-2, 1e-4)
 
 
 @dc.dataclass(frozen=True)
@@ -51,6 +53,7 @@ def check_assumptions(
         (("L_c, weights",), lambda: _branch_weights(operator)),
         (("L_c, samples",), lambda: _branch_samples(operator, some)),
         (("fill distance", "fill rate s"), lambda: _fill(at_sensors, training)),
+        (("alpha",), lambda: _input_sensors(some)),
         (("decay of the best basis", "decay of the trunk"), lambda: _decay(operator, at_sensors, some)),
         (("M", "truncation"), lambda: _bound(operator, test, training)),
     ):
@@ -101,14 +104,27 @@ def _decay(operator: Operator, test: OperatorData, training: OperatorData) -> li
     found = _christoffel(operator, training)
     free_weights = found.weights
 
-    def slope(name: str, within: np.ndarray | None) -> Assumption:
+    def decay(within: np.ndarray | None) -> Decay:
         basis = best_basis(own.outputs, weights=free_weights, within=within)
-        decay = n_term_decay(rows.outputs, basis, weights=free_weights)
-        if len(decay.ladder) < 2:
-            return Assumption(name, None, "the error is rounding after one function")
-        return Assumption(name, decay.slope().value, f"exponent of N in the error, N = 1 to {decay.ladder[-1]}")
+        return n_term_decay(rows.outputs, basis, weights=free_weights)
 
-    return [slope("decay of the best basis", None), slope("decay of the trunk", found.basis)]
+    best, trunk = decay(None), decay(found.basis)
+    needed = [_width_needed(best, error) for error in _WANTED]
+    return [_rate("decay of the best basis", best), _rate("decay of the trunk", trunk), *needed]
+
+
+def _rate(name: str, decay: Decay) -> Assumption:
+    if len(decay.ladder) < 2:
+        return Assumption(name, None, "the error is rounding after one function")
+    return Assumption(name, decay.slope().value, f"exponent of N in the error, N = 1 to {decay.ladder[-1]}")
+
+
+def _width_needed(decay: Decay, error: float) -> Assumption:
+    """The smallest N of the best basis, whose error is relative to the size of the outputs."""
+    name, needed = f"N for {error:.0e}", decay.width_needed(error * decay.size)
+    if needed is None:
+        return Assumption(name, None, "no number of functions made from the training samples reaches it")
+    return Assumption(name, float(needed), "functions that the best basis needs for this relative error")
 
 
 # -- operator and branch
@@ -161,6 +177,19 @@ def _fill(test: OperatorData, training: OperatorData) -> list[Assumption]:
         else Assumption("fill rate s", -slope.value, f"distance ~ K^-s, from {found.counts[-1]} samples on")
     )
     return [Assumption("fill distance", float(found.distances[0]), where), rate]
+
+
+def _input_sensors(training: OperatorData) -> list[Assumption]:
+    """How fast distances seen by 1/16, 1/8, 1/4 of the input sensors approach those seen by all of them."""
+    if len(training.inputs) > 1 or training.flat_inputs.shape[1] < _FEWEST_SENSORS:
+        few = f"inputs are not one function at {_FEWEST_SENSORS} sensors or more"
+        return [Assumption("alpha", None, few)]
+    values, weights = training.flat_inputs, input_weights(training)
+    coarse = [(values[:, ::step], weights[::step] / weights[::step].sum()) for step in (16, 8, 4)]
+    slope: Slope | None = sensor_gaps(values, coarse, weights=weights).slope
+    if slope is None:
+        return [Assumption("alpha", None, "fewer sensors see no more than all of them")]
+    return [Assumption("alpha", -slope.value, "distances seen ~ m_x^-alpha, from 1/16 of the sensors to 1/4")]
 
 
 def _bound(operator: Operator, test: OperatorData, training: OperatorData) -> list[Assumption]:
