@@ -143,7 +143,7 @@ def settings(**parameters):
 
 def test_parameters_left_open_follow_from_the_data():
     trunk, branch, _ = settings()
-    assert trunk["architecture"] == (1, 40, 40, 40, 3)  # three monomials
+    assert trunk["architecture"] == (1, 40, 40, 40, 4)  # three monomials, but one function for three points at least
     assert branch["architecture"] == (3, 128, 4)
     assert (trunk["activation"], branch["activation"]) == ("tanh", "gelu")
 

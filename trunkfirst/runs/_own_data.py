@@ -18,7 +18,7 @@ CONVOLUTION = (16, 32, 128)
 
 def own_values(data: AnyData) -> dict[str, Any]:
     """The settings that fit the arrays: widths from the rank of the outputs, inputs from the sensors."""
-    width = suitable_width(data)
+    width = max(suitable_width(data), _fewest_functions(data))
     hidden = max(_FEWEST_HIDDEN, min(width, _MOST_FUNCTIONS))
     coordinates = data.points.shape[-1]
     return {
@@ -43,6 +43,12 @@ def own_values(data: AnyData) -> dict[str, Any]:
         "output": {"intervals": True},
         "loss": {"weights": "auto"},
     }
+
+
+def _fewest_functions(data: AnyData) -> int:
+    """However low the rank: a network finds functions that span the modes sooner than the modes themselves."""
+    points = int(data.counts.max()) if isinstance(data, ScatteredData) else len(data.points)
+    return max(1, min(_FEWEST_HIDDEN, points // 3))
 
 
 def suitable_width(data: AnyData) -> int:

@@ -55,7 +55,8 @@ _FAST_FOR: dict[str, dict[str, Any]] = {
     },
     "random-conductivity": {
         "trunk": {"iterations": 1_000, "starts": 2},
-        "branch": {"iterations": 400, "ridge": 1e-3, "skip": True, "decay": 1e-6},
+        # As `fit` chooses them on validation samples.
+        "branch": {"iterations": 400, "ridge": 1e-3, "skip": True, "decay": 1e-4, "encoder": "principal:64"},
     },
 }
 _PRESETS: dict[str, tuple[dict[str, Any], dict[str, dict[str, Any]]]] = {
