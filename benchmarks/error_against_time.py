@@ -58,8 +58,10 @@ def two_step_curve(preset: str, options: argparse.Namespace, samples: int | None
     share, runs = FIRST_SHARE, []
     while share:
         runs.append(run_share(preset, options.problem, share, options.clock, values))
-        before = (runs[-2].share, runs[-2].seconds) if runs[1:] else (0.0, 0.0)
-        cost = max(runs[-1].seconds - before[1], 1e-3) / (share - before[0])
+        if not runs[1:]:  # most of the first is choosing and compiling, which stay the same
+            share *= GROWTH
+            continue
+        cost = max(runs[-1].seconds - runs[-2].seconds, 1e-3) / (share - runs[-2].share)
         following = min(GROWTH * share, share + (0.95 * options.seconds - runs[-1].seconds) / cost)
         share = following if following > 1.15 * share and not runs[-1].has_stagnated else 0.0
     return [(run.seconds, run.test_error) for run in runs], runs[-1].encoder
