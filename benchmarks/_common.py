@@ -149,4 +149,4 @@ def draw_curves(axes: Any, curves: dict[str, Sequence[tuple[float, float]]]) -> 
         if curve:
             marker = _MARKERS[number % len(_MARKERS)]
             axes.plot(*zip(*curve, strict=True), marker=marker, markersize=4, linewidth=1.2, label=name)
-    axes.legend(fontsize=8)
+    axes.figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
