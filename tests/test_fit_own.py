@@ -16,7 +16,17 @@ from trunkfirst.data import AnyData, InputFunction, OperatorData, ScatteredData,
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.files import read_json, verify_manifest
 from trunkfirst.networks import load
-from trunkfirst.runs import Outcome, RunConfig, Silent, build_method, fit_own, make_config, own_config, to_toml
+from trunkfirst.runs import (
+    Outcome,
+    RunConfig,
+    Silent,
+    build_method,
+    fit_own,
+    make_config,
+    own_config,
+    own_values,
+    to_toml,
+)
 from trunkfirst.runs import _choose as choices
 from trunkfirst.runs import _minutes as budget
 from trunkfirst.runs._fit_own import _is_still_good, _joined, _read
@@ -294,8 +304,6 @@ def test_networks_are_tried_with_the_encoders_that_are_best_for_a_kernel(monkeyp
 
 
 def choice_settings(data: AnyData) -> dict[str, Any]:
-    from trunkfirst.runs import own_values
-
     values = own_values(data)
     values["trunk"] |= {"iterations": 60}
     values["branch"] |= {"decay": 1e-3, "skip": False}  # not the values that follow from the data
@@ -313,6 +321,18 @@ def test_widths_follow_the_trunk_that_is_given(width: int):
         assert config.branch.architecture[-1] == width + 1
         assert len(config.branch.architecture) == hidden + 2
         assert build_method(config, data)
+
+
+def test_many_functions_on_few_points_of_a_plane_have_one_hidden_layer():
+    rng = np.random.default_rng(0)
+    points, outputs = rng.random((90, 2)), rng.normal(size=(60, 90))  # of full rank
+
+    def architecture(points: np.ndarray, outputs: np.ndarray) -> tuple[int, ...]:
+        return own_values(OperatorData(rng.random((60, 3)), points, outputs))["trunk"]["architecture"]
+
+    assert architecture(points, outputs) == (2, 118, 59)
+    assert architecture(points[:, :1], outputs) == (1, 59, 59, 59, 59)
+    assert architecture(points, rng.normal(size=(60, 2)) @ outputs[:2]) == (2, 40, 40, 40, 30)
 
 
 def test_the_trunk_takes_in_what_the_settings_add():

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import AnyData, ScatteredData
+from ..data import AnyData, OperatorData, ScatteredData
 from ..linear import trunk_limit
 from ._config import merge
 
@@ -19,12 +19,11 @@ CONVOLUTION = (16, 32, 128)
 def own_values(data: AnyData) -> dict[str, Any]:
     """The settings that fit the arrays: widths from the rank of the outputs, inputs from the sensors."""
     width = max(suitable_width(data), _fewest_functions(data))
-    hidden = max(_FEWEST_HIDDEN, min(width, _MOST_FUNCTIONS))
     coordinates = data.points.shape[-1]
     return {
         "preset": "own-data",
         "trunk": {
-            "architecture": (coordinates, hidden, hidden, hidden, width),
+            "architecture": (coordinates, *_hidden_layers(data, width), width),
             "activation": "tanh",
             "initialisation": "xavier",
             "rescale": True,
@@ -43,6 +42,13 @@ def own_values(data: AnyData) -> dict[str, Any]:
         "output": {"intervals": True},
         "loss": {"weights": "auto"},
     }
+
+
+def _hidden_layers(data: AnyData, width: int) -> tuple[int, ...]:
+    """Three layers; one where there are so many functions on few points of a plane or a space that more bend."""
+    hidden = max(_FEWEST_HIDDEN, min(width, _MOST_FUNCTIONS))
+    is_dense = isinstance(data, OperatorData) and 3 * width > len(data.points) and data.points.shape[1] > 1
+    return (2 * hidden,) if is_dense else (hidden, hidden, hidden)
 
 
 def _fewest_functions(data: AnyData) -> int:
