@@ -96,14 +96,15 @@ def minimise(
 ) -> Minimised:
     """Minimise `objective` and return the parameters of the smallest value seen.
 
-    About 200 log entries are made, each after a compiled chunk of iterations; `on_step` is called with each.
+    At most some 200 log entries are made, each after a compiled chunk of iterations; `on_step` is called with each.
+    Short runs have fewer, for leaving the compiled loop costs as much as an iteration.
     Logged losses are multiplied by `loss_unit`. A `state` from an earlier call is taken up where it stood, and
     `iterations` counts from its beginning. Ctrl-C ends the loop with what there is; so does a value that is
     not finite, and `stopping` if given.
     """
     if iterations < 1:
         raise ValueRangeError(f"{stage}: iterations is {iterations}; expected at least 1")
-    chunk = min(max(iterations // 200, 1), 200)
+    chunk = min(max(iterations // 200, min(iterations // 20, 10), 1), 200)
     start = time.perf_counter()
     if state is None:
         state = minimiser.init(objective, parameters, key=key)
