@@ -82,7 +82,7 @@ def settle(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Chos
     weights = ("relative", "none") if config.loss.weights == "auto" else (config.loss.weights,)
     encoders = _encoders(config, prepared.data) if section.encoder == "auto" else (section.encoder,)
     if section.kind != "auto":
-        search.try_all(search.options((section.kind,), encoders, weights[:1]))
+        search.try_all(search.options(section.kind, encoders, weights[0]))
         if section.decay == 0:
             name = search.best(nearly=1.2)
             return _chosen(config, search, name, None, step1)
@@ -103,13 +103,13 @@ def settle(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Chos
 def _try_kinds(search: "_Search", encoders: tuple[str, ...], weight: str) -> None:
     """Closed forms first, for they are cheap; networks then only with the encoders that were best for them."""
     few = search.data.samples <= _MOST_FOR_KERNEL
-    search.try_all(search.options(("linear",), encoders[:2], (weight,)))
+    search.try_all(search.options("linear", encoders[:2], weight))
     if few:
-        kernels = search.options(("kernel",), encoders, (weight,))
+        kernels = search.options("kernel", encoders, weight)
         search.try_all(kernels)
         ranked = sorted(kernels, key=lambda name: search.errors[name])
         encoders = tuple(kernels[name]["branch"]["encoder"] for name in ranked[:_BEST_ENCODERS])
-    search.try_all(search.options(("network",), encoders, (weight,)))
+    search.try_all(search.options("network", encoders, weight))
     search.try_all(_special(search.config.branch, search.data, weight))
 
 
@@ -134,19 +134,12 @@ class _Search:
     def _say(self, name: str, error: float) -> None:
         self._reporter.say(f"  {name}: {error:.2e}")
 
-    def options(
-        self, kinds: tuple[str, ...], encoders: tuple[str, ...], weights: tuple[str, ...]
-    ) -> dict[str, Updates]:
-        """All combinations by name; what cannot be chosen is not in the name."""
-        is_open = self.config.branch.kind == "auto"
+    def options(self, kind: str, encoders: tuple[str, ...], weight: str) -> dict[str, Updates]:
+        """One kind of branch behind each encoder, by name; the kind is told where it is to be chosen."""
+        prefix = f"{kind}, " if self.config.branch.kind == "auto" else ""
         return {
-            f"{kind}, {encoder}" if is_open else encoder: {
-                "branch": {"kind": kind, "encoder": encoder},
-                "loss": {"weights": weight},
-            }
-            for kind in kinds
+            f"{prefix}{encoder}": {"branch": {"kind": kind, "encoder": encoder}, "loss": {"weights": weight}}
             for encoder in encoders
-            for weight in weights
         }
 
     def kind(self, name: str) -> str:

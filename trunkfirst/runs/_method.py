@@ -97,12 +97,6 @@ def build_regressor(section: BranchSection, network: BranchSettings) -> Abstract
     return NetworkRegressor(network, _minimiser(section), section.iterations, section.batch_samples)
 
 
-def brief_regressor(section: BranchSection, data: AnyData) -> AbstractRegressor:
-    """The branch with a short training, for comparing encoders."""
-    short = section.model_copy(update={"iterations": min(section.iterations, BRIEF_ITERATIONS)})
-    return build_regressor(short, branch_settings(section, data))
-
-
 def _trunk_fit(config: RunConfig, network: TrunkSettings) -> AbstractTrunkFit:
     section = config.trunk
     if section.projected:
