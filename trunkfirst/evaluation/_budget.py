@@ -194,10 +194,9 @@ class _Frame:
 
 
 def _frame(operator: Operator, test: OperatorData, at_sensors: OperatorData) -> _Frame:
-    first = np.arange(1)
     free = is_free(test.points, operator.output)
     weights = np.full(len(free), 1 / len(free)) if test.point_weights is None else test.point_weights
-    basis, sensors = (trunk_basis(operator, data.take(first)) for data in (test, at_sensors))
+    basis, sensors = (trunk_basis(operator, data) for data in (test, at_sensors))
     return _Frame(operator, test.points, free, weights, basis, sensors)
 
 

@@ -16,9 +16,9 @@ from ..networks import Operator, Perceptron
 from ..training import is_free, make_fields
 from ._christoffel import Christoffel, christoffel, sensor_condition
 from ._decay import Decay, best_basis, n_term_decay
-from ._diagnosis import evenly
 from ._estimates import coefficient_lipschitz, fill_distances, operator_lipschitz, sensor_gaps
 from ._interpolating_branch import branch_lipschitz
+from ._measure import evenly
 from ._slope import Slope
 from ._truncation import truncate
 

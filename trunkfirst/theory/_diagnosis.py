@@ -15,7 +15,7 @@ import dataclasses as dc
 import math
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ..data import OperatorData
 from ..evaluation import ErrorBudget, error_budget, trunk_basis
@@ -23,6 +23,7 @@ from ..linear import projection
 from ..networks import Operator
 from ..training import make_fields
 from ._decay import Decay, best_basis, n_term_decay
+from ._measure import evenly
 
 # So many samples, evenly chosen, stand for more.
 _MOST_SAMPLES = 2000
@@ -245,8 +246,3 @@ def _unit_rows(
     sizes = np.sqrt(np.average(outputs**2, axis=1, weights=weights))
     usual = sizes.mean() if sizes.any() else 1.0
     return outputs / np.where(sizes > 0, sizes, usual)[:, None]
-
-
-def evenly(samples: int, most: int) -> Int[np.ndarray, " chosen"]:
-    """Indices of at most so many samples, evenly chosen."""
-    return np.unique(np.linspace(0, samples - 1, min(samples, most)).round().astype(int))

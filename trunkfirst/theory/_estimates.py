@@ -15,7 +15,7 @@ from scipy.spatial.distance import pdist
 
 from ..errors import ValueRangeError
 from ..linear import relative_errors
-from ._measure import measure
+from ._measure import evenly, measure
 from ._slope import Slope, slope_of_positive
 
 _MOST_SAMPLES, _MOST_IN_PAIRS = 4000, 1000
@@ -90,7 +90,7 @@ def fill_distances(
     """
     roots = np.sqrt(measure(weights, training.shape[1]))
     seen = (training * roots)[np.random.default_rng(seed).permutation(len(training))]
-    asked = (others * roots)[_evenly(len(others), _MOST_SAMPLES)]
+    asked = (others * roots)[evenly(len(others), _MOST_SAMPLES)]
     counts = np.asarray([len(seen) >> level for level in range(levels) if len(seen) >> level > 0])
     return FillDistances(counts, np.asarray([_fill_distance(seen[:count], asked) for count in counts]))
 
@@ -222,11 +222,7 @@ def sensor_gaps(
 def _several(samples: int, most: int) -> Int[np.ndarray, " chosen"]:
     if samples < 2:
         raise ValueRangeError(f"inputs: axis 'samples' has {samples} entries; expected at least 2 to compare")
-    return _evenly(samples, most)
-
-
-def _evenly(samples: int, most: int) -> Int[np.ndarray, " chosen"]:
-    return np.unique(np.linspace(0, samples - 1, min(samples, most)).round().astype(int))
+    return evenly(samples, most)
 
 
 def _nearest(asked: np.ndarray, seen: np.ndarray, count: int) -> Int[np.ndarray, "asked count"]:
