@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ProjectedNetwork,
         SklearnRegressor,
     )
+    from .serving import export
     from .training import (
         BasisInputs,
         Batches,
@@ -81,6 +82,7 @@ _ROOMS = {
         "ProjectedNetwork",
         "SklearnRegressor",
     ),
+    "serving": ("export",),
     "training": (
         "BasisInputs",
         "Batches",
@@ -145,6 +147,7 @@ __all__ = [
     "check_data",
     "errors",
     "evaluate",
+    "export",
     "fit",
     "load",
     "make_data",

@@ -223,6 +223,34 @@ def predict(
 
 
 @app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="onnx (onnxruntime, any language), stablehlo (JAX), numpy (one Python file, NumPy alone)."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.stablehlo or model.py.")],
+    precision: Annotated[
+        str | None, typer.Option(help="single or double.", show_default="the operator's own")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Write a trained operator into one file that other programs can run without this library.
+
+    The file computes outputs from inputs and points, in physical units: encoders, branch, trunk and output map are
+    in it. Single precision is refused where it would change the outputs by more than 1e-5.
+
+    Example: trunkfirst export runs/mine --to onnx --out model.onnx
+    """
+    from ._export import export_command
+
+    return export_command(folder, to=to, out=out, precision=precision, json=json, quiet=quiet)
+
+
+@app.command()
 def sensors(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
     count: Annotated[int, typer.Option(min=1, help="How many sensors.")],

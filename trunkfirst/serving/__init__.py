@@ -1,0 +1,8 @@
+"""Using a trained operator elsewhere: one file for other programs and languages."""
+
+from ._export import FORMATS, Exported, export
+from ._graph import Function, Graph, Operation
+from ._javascript import to_javascript
+from ._trace import trace
+
+__all__ = ["FORMATS", "Exported", "Function", "Graph", "Operation", "export", "to_javascript", "trace"]
