@@ -18,7 +18,7 @@ from trunkfirst.cli import _diagnose
 from trunkfirst.data import OperatorData, read_data, scattered_from_lists, write_data
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
-from trunkfirst.files import read_json, read_npz, verify_manifest, write_json, write_text
+from trunkfirst.files import read_json, read_npz, verify_manifest, write_json, write_manifest, write_text
 from trunkfirst.minimisers import Adam
 from trunkfirst.networks import Operator, OutputMap, Trunk, fit_standardise, load, save
 from trunkfirst.problems import make_data
@@ -50,6 +50,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_text(folder / "run" / "config.toml", to_toml(config))
     samples = {"train": 32, "validation": 4, "test": 4}
     write_json(folder / "run" / "metrics.json", {"problem": "train", "method": "two-step", "samples": samples})
+    write_manifest(folder / "run")
     return folder / "run"
 
 
@@ -217,6 +218,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
         encoder = fit_standardise(np.linspace(1.0, 1000.0, 20)[:, None])
     networks = make_network(1, 4, 6, seed=1), Trunk(make_network(2, 5, 5))
     save(Operator(encoder, *networks, None, ("conductivity",), positive), folder / "model")
+    write_manifest(folder)
     return folder
 
 
@@ -277,6 +279,7 @@ def without_config(run: Path) -> None:
 )
 def test_runs_without_samples_to_judge(call: Call, run: Path, spoil: Callable[[Path], None], message: str):
     spoil(run)
+    write_manifest(run)
     code, out, err = call("diagnose", run, "--json")
     assert (code, out) == (UsageError.exit_code, "")
     assert message in err

@@ -1,9 +1,12 @@
-"""Files: whole or absent, damage noticed, no code run."""
+"""Files: folders for results, damage noticed, no code run."""
 
 import contextlib
+import hashlib
 import json
 import os
 import pickle
+import shutil
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -22,7 +25,6 @@ from trunkfirst.errors import (
 from trunkfirst.files import (
     _limits,
     _npz,
-    atomic_write,
     prepare_directory,
     read_json,
     read_mat,
@@ -30,51 +32,14 @@ from trunkfirst.files import (
     read_toml,
     sha256_of,
     to_json,
+    update_manifest,
     verify_manifest,
+    verify_run,
     write_json,
     write_manifest,
     write_npz,
     write_text,
 )
-
-# -- whole or absent
-
-
-def write_half(path: Path, error: BaseException) -> None:
-    with atomic_write(path) as file:
-        file.write(b"half")
-        file.flush()
-        raise error
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError(), KeyboardInterrupt()], ids=repr)
-@pytest.mark.parametrize("old", [None, "old"])
-def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path, error: BaseException, old: str | None):
-    if old:
-        write_text(tmp_path / "x", old)
-    with pytest.raises(type(error)):
-        write_half(tmp_path / "x", error)
-    assert [path.read_text() for path in tmp_path.iterdir()] == ([old] if old else [])
-
-
-def test_the_final_name_appears_only_at_the_end(tmp_path: Path):
-    path = tmp_path / "x"
-    with atomic_write(path) as file:
-        file.write(b"whole")
-        assert not path.exists()
-    assert path.read_bytes() == b"whole"
-    assert list(tmp_path.iterdir()) == [path]
-    assert path.stat().st_mode & 0o777 == 0o644
-
-
-@pytest.mark.parametrize("place", ["absent/x", "file/x", "folder"])
-def test_a_place_that_cannot_be_written(tmp_path: Path, place: str):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OutputNotWritableError, match="cannot write"):
-        write_text(tmp_path / place, "text")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
-
 
 # -- output folders
 
@@ -123,10 +88,45 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_manifest_has_the_format_of_sha256sum(folder: Path):
-    lines = (folder / "MANIFEST.sha256").read_text().splitlines()
+    first, *lines = (folder / "MANIFEST.sha256").read_text().splitlines()
     assert lines == [f"{sha256_of(folder / name)}  {name}" for name in ("a.txt", "model/b.txt")]
     assert lines[0].startswith("ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  ")
+    assert first.split()[1] == hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
     verify_manifest(folder)
+
+
+@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="there is no sha256sum")
+def test_sha256sum_agrees(folder: Path):
+    command = ["sha256sum", "--check", "--strict", "--quiet", "MANIFEST.sha256"]
+    assert subprocess.run(command, cwd=folder, check=False).returncode == 0
+    (folder / "a.txt").write_text("b")
+    assert subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode == 1
+
+
+def test_signing_some_files_does_not_vouch_for_the_others(folder: Path):
+    write_text(folder / "a.txt", "new")
+    write_text(folder / "more.txt", "new")
+    (folder / "model" / "b.txt").write_text("damaged")
+    update_manifest(folder, "a.txt", "m*.txt")
+    verify_manifest(folder, but=("model/*",))
+    assert "more.txt" in (folder / "MANIFEST.sha256").read_text()
+    update_manifest(folder, "model/*")
+    verify_manifest(folder)
+    (folder / "more.txt").unlink()
+    update_manifest(folder, "more.txt")
+    verify_manifest(folder)
+
+
+def test_what_is_made_from_the_rest_does_not_keep_a_run_from_being_used(folder: Path):
+    for name in ("report.html", "diagnosis.json", "figures/x.svg"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_text(folder / name, name)
+    write_manifest(folder)
+    for name in ("report.html", "diagnosis.json", "figures/x.svg"):
+        (folder / name).unlink()
+    verify_run(folder)
+    with pytest.raises(CorruptFileError, match="is missing"):
+        verify_manifest(folder)
 
 
 def test_manifest_of_nothing_is_sound(tmp_path: Path):
@@ -143,8 +143,8 @@ def damage(folder: Path, how: str) -> None:
     elif how == "no manifest":
         manifest.unlink()
     else:
-        lines = {"outside": f"{'0' * 64}  ../secret", "absolute": f"{'0' * 64}  /secret", "malformed": "no digest"}
-        manifest.write_bytes(b"\xff\xfe" if how == "not text" else lines[how].encode())
+        lines = manifest.read_bytes().splitlines(keepends=True)
+        manifest.write_bytes({"not text": b"\xff\xfe", "cut": b"".join(lines[:-1]), "empty": b""}[how])
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,12 @@ def damage(folder: Path, how: str) -> None:
         ("flip", r"b\.txt is damaged"),
         ("remove", r"b\.txt is missing"),
         ("no manifest", "MANIFEST.sha256 cannot be read"),
-        ("outside", "not 'SHA-256  name'"),
-        ("absolute", "not 'SHA-256  name'"),
-        ("malformed", "not 'SHA-256  name'"),
+        ("cut", "first line is not the SHA-256 of the others"),
+        ("empty", "first line is not the SHA-256 of the others"),
         ("not text", "cannot be read"),
     ],
 )
 def test_manifest_notices(folder: Path, how: str, words: str):
-    (folder.parent / "secret").write_text("")
     damage(folder, how)
     with pytest.raises(CorruptFileError, match=words):
         verify_manifest(folder)

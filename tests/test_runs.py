@@ -72,6 +72,7 @@ def test_files(outcome: Outcome):
         "evaluation.npz",
         "history.jsonl",
         "metrics.json",
+        "model/MANIFEST.sha256",
         "model/model.json",
         "model/model.safetensors",
         "training.npz",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from own_problems import Call, antiderivative, known_trunk, linear_layer
 
-from trunkfirst.files import read_csv, read_npz
+from trunkfirst.files import read_csv, read_npz, write_manifest
 from trunkfirst.networks import Boundary, Identity, Operator, OutputMap, load
 from trunkfirst.runs import read_memory
 from trunkfirst.runs._sensors import measured_functions, measured_outputs
@@ -110,6 +110,7 @@ def test_without_its_data_a_run_still_places_output_sensors(call: Call, place: P
     run = shutil.copytree(place / "run", tmp_path / "run")
     config = run / "config.toml"
     config.write_text(config.read_text().replace("train.npz", "gone.npz"))
+    write_manifest(run)
     code, out, _ = call("sensors", run, "--count", COUNT, "--out", tmp_path / "a.npz", "--json")
     found = json.loads(out)
     assert (code, found["ratio"], found["ladders"]) == (0, None, {})

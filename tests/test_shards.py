@@ -1,5 +1,6 @@
 """Shards: what is written is read, what is damaged is noticed."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,22 @@ def test_damaged_index_is_noticed(tmp_path: Path, text: str):
 
 def test_no_index_means_no_shards(tmp_path: Path):
     assert ShardFolder(tmp_path / "absent").read_index() == {}
+
+
+@pytest.mark.parametrize("arrays", [{}, {"a": np.ones(3)}, {"a": np.ones(())}, {"b": np.ones((2, 3))}])
+def test_a_shard_of_other_shapes_is_never_spread_over_all_samples(tmp_path: Path, arrays: dict[str, np.ndarray]):
+    folder = ShardFolder(tmp_path)
+    digest = folder.write(0, arrays)
+    with pytest.raises(CorruptFileError, match=r"a has shape .*expected \(2, 3\)"):
+        folder.read(0, digest, shapes={"a": (2, 3)})
+
+
+def test_what_a_killed_maker_left_is_removed(tmp_path: Path):
+    left = tmp_path / ".shard-00003.npz.tmp-x"
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    ShardFolder(tmp_path).write(0, {"a": np.ones(1)})
+    assert not left.exists()
 
 
 def test_folder_that_cannot_be_made(tmp_path: Path):

@@ -14,7 +14,7 @@ import pytest
 from helpers import fitted, has_same_bits, make_operator, waves
 
 from trunkfirst.errors import CorruptFileError, OutputNotWritableError
-from trunkfirst.files import sha256_of
+from trunkfirst.files import sha256_of, update_manifest
 from trunkfirst.networks import Coefficients, Identity, Operator, fit_standardise, load, save
 
 RNG = np.random.default_rng(0)
@@ -92,9 +92,15 @@ def change(edit: Callable[[Any], None]) -> Callable[[Path], None]:
     def damage(folder: Path) -> None:
         header = json.loads((folder / "model.json").read_text())
         edit(header)
-        (folder / "model.json").write_text(json.dumps(header))
+        sign(folder, json.dumps(header))
 
     return damage
+
+
+def sign(folder: Path, header: str) -> None:
+    """A header that the manifest vouches for."""
+    (folder / "model.json").write_text(header)
+    update_manifest(folder, "model.json")
 
 
 def weight(header: Any) -> Any:
@@ -106,16 +112,18 @@ def field_of(header: Any, name: str) -> Any:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "flipped byte": (flip_byte, "missing or damaged"),
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "missing or damaged"),
-    "no header": (lambda folder: (folder / "model.json").unlink(), r"model\.json"),
-    "no JSON": (lambda folder: (folder / "model.json").write_text("{"), r"model\.json"),
-    "not a header": (lambda folder: (folder / "model.json").write_text("[]"), "not a model of format"),
+    "flipped byte": (flip_byte, r"model\.safetensors is damaged"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), r"model\.safetensors is missing"),
+    "no header": (lambda folder: (folder / "model.json").unlink(), r"model\.json is missing"),
+    "no manifest": (lambda folder: (folder / "MANIFEST.sha256").unlink(), "MANIFEST.sha256 cannot be read"),
+    "header by hand": (lambda folder: (folder / "model.json").write_text("{}"), r"model\.json is damaged"),
+    "no JSON": (lambda folder: sign(folder, "{"), r"cannot read .*model\.json"),
+    "not a header": (lambda folder: sign(folder, "[]"), "not a model of format"),
     "other format": (change(lambda h: h.update(format=99)), "not a model of format"),
     "no operator": (change(lambda h: h.pop("operator")), "does not describe an operator"),
     "another part": (
         change(lambda h: h.update(operator=h["operator"]["fields"]["trunk"])),
-        "describes no operator",
+        "has no place there",
     ),
     "changed shape": (change(lambda h: weight(h).update(shape=[2, 4])), "has shape"),
     "changed type": (change(lambda h: weight(h).update(dtype="float32")), "and type"),
@@ -139,10 +147,17 @@ def test_damage_is_noticed(saved: Path, tmp_path: Path, name: str):
         load(folder)
 
 
+def test_a_sensor_that_was_constant_has_an_infinite_deviation(tmp_path: Path):
+    with jax.enable_x64(True):
+        encoder = fit_standardise(np.column_stack([INPUTS[:, :2], np.ones(len(INPUTS))]))
+    assert np.isinf(encoder.deviation[2])
+    assert has_same_bits(encoder, load(save(make_operator(encoder=encoder), tmp_path)).encoder)
+
+
 def test_weights_that_are_not_numbers(tmp_path: Path):
     operator = make_operator()
     with jax.enable_x64(True):
         spoilt = jnp.full_like(operator.trunk.network.weights[0], jnp.nan)
         operator = eqx.tree_at(lambda o: o.trunk.network.weights[0], operator, spoilt)
-    with pytest.raises(CorruptFileError, match="not numbers"):
+    with pytest.raises(CorruptFileError, match="not finite numbers"):
         load(save(operator, tmp_path))

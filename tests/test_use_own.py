@@ -12,7 +12,7 @@ import pytest
 from own_problems import OPTIONS, Call, antiderivative
 
 from trunkfirst.data import write_data
-from trunkfirst.files import read_json, read_npz, write_npz
+from trunkfirst.files import read_json, read_npz, write_manifest, write_npz
 from trunkfirst.networks import load
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -43,6 +43,7 @@ def test_a_run_without_test_samples(call: Call, place: Path, tmp_path: Path):
     shutil.copytree(place / "run", tmp_path / "run")
     text = (place / "run" / "config.toml").read_text().replace("test_share = 0.1", "test_share = 0.0")
     (tmp_path / "run" / "config.toml").write_text(text)
+    write_manifest(tmp_path / "run")
     code, _, err = call("evaluate", tmp_path / "run")
     assert (code, "kept no test samples; give --data FILE" in err) == (2, True)
 

@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+from ..files import update_manifest, verify_run
 from ..report import write_report
 from ..runs import Diagnosed, diagnose_run
 from ._console import TerminalReporter, number, print_json, print_table, say
@@ -25,8 +26,10 @@ _CHAIN = {
 
 def diagnose_command(folder: Path, *, data: Path | None, json: bool, quiet: bool) -> int:
     """Print where the error of a run comes from and what to improve; the report gets a section."""
+    verify_run(folder)
     with TerminalReporter(quiet=quiet or json) as reporter:
         found = diagnose_run(folder, data=data, reporter=reporter)
+    update_manifest(folder, "diagnosis.*")
     page = write_report(folder)
     if json:
         print_json(found.numbers)

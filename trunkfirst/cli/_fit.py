@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SettingError
-from ..files import read_toml
+from ..files import read_toml, verify_run
 from ..report import write_report
 from ..runs import fit_own, merge, parse_setting, put
 from ._console import TerminalReporter, print_json, print_table, say
@@ -27,6 +27,8 @@ def fit_command(
 ) -> int:
     """Train on a file and write a run folder."""
     given = _given(data, config, test_share, seed, settings, keys)
+    if earlier is not None:
+        verify_run(earlier)
     with TerminalReporter(quiet=quiet or json) as reporter:
         outcome = fit_own(given, out, minutes=minutes, earlier=earlier, reporter=reporter)
     page = write_report(out)

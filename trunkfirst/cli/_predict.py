@@ -8,14 +8,15 @@ import numpy as np
 from ..data import AnyData, read_data, read_inputs, read_points
 from ..errors import UsageError
 from ..evaluation import evaluate
-from ..files import read_json, write_npz
+from ..files import verify_run, write_npz
 from ..networks import Operator, load
-from ..runs import Memory, load_config, prepare, read_memory
+from ..runs import Memory, load_config, prepare, read_memory, sample_count
 from ._console import number, print_json, print_table, say
 
 
 def evaluate_command(folder: Path, *, data: Path | None, keys: dict[str, str], json: bool, quiet: bool) -> int:
     """Errors of a fitted operator on a file, or on the test samples of its own data."""
+    verify_run(folder)
     operator, memory = load(folder), read_memory(folder)
     samples = read_data(data, keys=keys) if data is not None else _own_test(folder)
     if samples is None:
@@ -40,6 +41,7 @@ def predict_command(
     folder: Path, *, inputs: Path, points: Path | None, out: Path, level: float, json: bool, quiet: bool
 ) -> int:
     """Write predictions, and intervals where the run has them, into a .npz file."""
+    verify_run(folder)
     operator, memory = load(folder), read_memory(folder)
     values = _at_sensors(operator, memory, read_inputs(inputs))
     at = memory.points if points is None else read_points(points)
@@ -77,8 +79,7 @@ def _warn(strange: int, samples: int, quiet: bool) -> None:
 
 def _own_test(folder: Path) -> AnyData | None:
     prepared = prepare(load_config(folder / "config.toml"))
-    counts = read_json(folder / "metrics.json")["samples"]
-    if prepared.data.samples != sum(counts.values()):
+    if prepared.data.samples != sample_count(folder):
         raise UsageError(
             f"{folder} was not trained on the samples of its data.file alone (--from adds earlier ones), "
             "so that its own test samples are not known; give --data FILE"

@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
+from ..files import verify_manifest
 from ..report import write_report
 from ._console import print_json, say
 
 
 def report_command(folder: Path, *, json: bool, quiet: bool) -> int:
     """Write the report of a folder again."""
+    for each in (folder, *(path.parent for path in sorted(folder.glob("*/metrics.json")))):
+        if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):
+            # Runs of a comparison may have been diagnosed since; each has its own manifest.
+            verify_manifest(each, but=("*report.html", "*figures/*", "*/diagnosis.*"))
     page = write_report(folder)
     if json:
         print_json({"report": str(page)})

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import UnknownNameError, UsageError
-from ..files import prepare_directory, write_json, write_npz, write_text
+from ..files import prepare_directory, verify_run, write_json, write_npz, write_text
 from ..problems import problem_names
 from ..report import SensorPicture, write_sensor_picture, write_study
 from ..runs import KNOWN_RATES, Placement, Study, environment, place_sensors, study
@@ -24,6 +24,7 @@ def sensors_command(
     """Choose sensors, write them and a picture, and say what they are worth."""
     if out.suffix not in _SUFFIXES:
         raise UsageError(f"--out {out}: expected a name ending in {' or '.join(_SUFFIXES)}")
+    verify_run(folder)
     placement = place_sensors(folder, count, method=method, inputs=inputs, seed=seed)
     (write_npz if out.suffix == ".npz" else _write_csv)(out, placement.arrays())
     picture = out.with_suffix(".svg")
@@ -105,6 +106,8 @@ def study_command(
         raise UnknownNameError("study", target, known)
     if target == KNOWN_RATES and (samples is not None or run is not None):
         raise UsageError(f"--samples and --run are for problems; {KNOWN_RATES} makes its own samples")
+    if run is not None:
+        verify_run(run)
     folder = prepare_directory(out or default_folder(f"study-{target}"))
     with TerminalReporter(quiet=quiet or json) as reporter:
         found = study(target, samples=samples, run=run, seed=seed, reporter=reporter)

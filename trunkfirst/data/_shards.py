@@ -6,6 +6,7 @@ work: at worst a shard is made twice, and whatever does not agree with the index
 """
 
 import dataclasses as dc
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import CorruptFileError, OutputNotWritableError
-from ..files import read_json, read_npz, sha256_of, write_json, write_npz
+from ..files import inside, read_json, read_npz, remove_leftovers, sha256_of, write_json, write_npz
 
 INDEX = "index.json"
+_SHARD = re.compile(r"shard-[0-9]{5,9}\.npz")
 
 
 @dc.dataclass(frozen=True)
@@ -34,17 +36,28 @@ class ShardFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputNotWritableError(f"cannot make the data folder {self.path}: {error.strerror}") from error
+        remove_leftovers(self.path)
         write_npz(self.shard_path(number), arrays)
         return sha256_of(self.shard_path(number))
 
-    def read(self, number: int, digest: str) -> dict[str, np.ndarray]:
-        """The arrays of a shard; a file that is missing or has another SHA-256 is a `CorruptFileError`."""
-        path = self.shard_path(number)
+    def read(
+        self, number: int, digest: str, *, shapes: Mapping[str, tuple[int, ...]] | None = None
+    ) -> dict[str, np.ndarray]:
+        """The arrays of a shard; a file that is missing or has another SHA-256 is a `CorruptFileError`.
+
+        So is one whose arrays have not the expected `shapes`.
+        """
+        path = inside(self.path, self.shard_path(number).name)
         if not path.is_file():
             raise CorruptFileError(f"{path} is missing")
         if sha256_of(path) != digest:
             raise CorruptFileError(f"{path} is damaged: its SHA-256 is not the one in {INDEX}")
-        return read_npz(path)
+        arrays = read_npz(path)
+        for name, shape in (shapes or {}).items():
+            found = arrays[name].shape if name in arrays else None
+            if found != shape:
+                raise CorruptFileError(f"{path}: {name} has shape {found}; expected {shape}")
+        return arrays
 
     def write_index(self, digests: Mapping[int, str], *, about: Mapping[str, Any]) -> None:
         """Write the SHA-256 of the shards by number; `about` describes the data for a reader."""
@@ -53,11 +66,13 @@ class ShardFolder:
 
     def read_index(self) -> dict[int, str]:
         """SHA-256 by number; empty without an index, a `CorruptFileError` if it cannot be read."""
-        path = self.path / INDEX
-        if not path.exists():
+        if not (self.path / INDEX).exists():
             return {}
-        try:
-            named: dict[str, str] = read_json(path)["sha256"]
-            return {int(name[len("shard-") : -len(".npz")]): str(digest) for name, digest in named.items()}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptFileError(f"{path} does not list the shards: {error}") from error
+        path = inside(self.path, INDEX)
+        index = read_json(path)
+        named = index.get("sha256") if isinstance(index, dict) else None
+        if not isinstance(named, dict) or not all(
+            _SHARD.fullmatch(name) and isinstance(digest, str) for name, digest in named.items()
+        ):
+            raise CorruptFileError(f"{path} does not list the shards")
+        return {int(name.removeprefix("shard-").removesuffix(".npz")): digest for name, digest in named.items()}

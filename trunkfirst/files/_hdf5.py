@@ -1,25 +1,37 @@
-"""Named arrays in HDF5, as far as they lie in the file itself. Needs h5py, which is imported on use."""
+"""Named arrays in HDF5, as far as they lie in the file itself. Needs h5py, which is imported on use.
+
+A damaged file can crash or hang the HDF5 library itself (about one in a thousand with a few bytes changed, h5py
+3.16): it is read by another process, `_hdf5_child.py`, that may end as it likes.
+"""
 
 import importlib
+import importlib.util
 import io
+import json
 import math
-from collections.abc import Iterator, Mapping
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from ..errors import CorruptFileError, MissingExtraError, TrunkfirstError, UnsafeFileError
+from ..errors import CorruptFileError, MissingExtraError, UnsafeFileError
 from ._atomic import atomic_write
-from ._limits import check_expansion
+from ._formats import parse_json
+from ._limits import Budget, open_file, size_of
 
-_MOST_DATASETS = 10_000
-_DEEPEST_GROUP = 2
+# The child imports from where this process does, but never from the folder that it happens to be in.
+_CHILD = """import sys; sys.path[:] = sys.argv[1:]; from trunkfirst.files import _hdf5_child; _hdf5_child.main()"""
+_LONGEST_HEADER = 2**22
+_KINDS = {kind.__name__: kind for kind in (CorruptFileError, UnsafeFileError)}
 
 
 def write_hdf5(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
     """Write named arrays with checksums; the name "inputs.f" becomes the dataset f in the group inputs."""
-    h5py = _h5py(path)
+    h5py = import_h5py(path)
     memory = io.BytesIO()
     with h5py.File(memory, "w", track_order=True) as file:
         for name, array in arrays.items():
@@ -41,66 +53,68 @@ def read_hdf5(path: Path | str, *, is_matlab: bool = False) -> dict[str, np.ndar
     MATLAB file has its axes in reverse order and its texts as numbers; both are put right. What is neither numbers
     nor text stands there as an array of objects, all None.
     """
-    h5py = _h5py(path)
-    try:
-        with Path(path).open("rb") as raw, h5py.File(raw, "r") as file:
-            found = dict(_datasets(path, file, "", h5py))
-            return {name: _array(path, name, item, h5py, is_matlab=is_matlab) for name, item in found.items()}
-    except TrunkfirstError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, MemoryError, OverflowError) as error:
-        raise CorruptFileError(f"cannot read {path} as HDF5: {error}") from error
+    if importlib.util.find_spec("h5py") is None:
+        raise _missing(path)
+    with open_file(path) as file:
+        size = size_of(file)
+    budget = Budget(path, size)
+    job = {"path": str(path), "is_matlab": is_matlab, "size": size, "most": budget.most}
+    command = [sys.executable, "-P", "-c", _CHILD, *filter(None, sys.path)]
+    # No plugins of the HDF5 library, and no threads, which take address space.
+    environment = os.environ | {"HDF5_PLUGIN_PRELOAD": "::", "OPENBLAS_NUM_THREADS": "1"}
+    with subprocess.Popen(  # noqa: S603 - our own interpreter, our own words
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            child.stdin.write(json.dumps(job).encode())
+            child.stdin.close()
+            return _received(path, cast("io.BufferedReader", child.stdout), budget)
+        except (BrokenPipeError, EOFError) as error:
+            raise CorruptFileError(
+                f"cannot read {path} as HDF5: it brings its reader down, by a crash or by asking for too much"
+            ) from error
+        finally:
+            child.kill()
 
 
-def _h5py(path: Path | str) -> Any:
+def _received(path: Path | str, stream: io.BufferedReader, budget: Budget) -> dict[str, np.ndarray]:
+    """The arrays as the child sends them: each a line about it, then its bytes."""
+    arrays: dict[str, np.ndarray] = {}
+    while True:
+        line = stream.readline(_LONGEST_HEADER)
+        if not line.endswith(b"\n"):
+            raise EOFError
+        about = parse_json(line, path)
+        if "error" in about:
+            raise _KINDS[about["error"]](about["message"])
+        if "name" not in about:
+            return arrays
+        arrays[about["name"]] = _array(about, stream, budget)
+
+
+def _array(about: dict[str, Any], stream: io.BufferedReader, budget: Budget) -> np.ndarray:
+    if "words" in about:
+        return np.asarray(about["words"], np.str_).reshape(about["shape"])
+    if "dtype" not in about:
+        return np.full((), None)
+    dtype = np.dtype(about["dtype"])
+    budget.take(about["name"], math.prod(about["shape"]) * dtype.itemsize)
+    array = np.empty(about["shape"], dtype)
+    content = array.reshape(-1).view(np.uint8).data
+    if stream.readinto(content) != len(content):
+        raise EOFError
+    return array
+
+
+def import_h5py(path: Path | str) -> Any:
+    """The package, untyped as it is."""
     try:
         return importlib.import_module("h5py")
     except ImportError as error:
-        raise MissingExtraError(f"{path} is HDF5, which", "h5py", "hdf5") from error
+        raise _missing(path) from error
 
 
-def _datasets(path: Path | str, group: Any, prefix: str, h5py: Any) -> Iterator[tuple[str, Any]]:
-    """All datasets below `group` by name, reached by hard links alone."""
-    if len(group) > _MOST_DATASETS or prefix.count(".") > _DEEPEST_GROUP:
-        raise CorruptFileError(f"{path}: the group {prefix or '/'} holds too much or lies too deep")
-    for key in group:
-        name = f"{prefix}{key}"
-        if key.startswith("#"):  # MATLAB's store for cells and objects
-            continue
-        if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-            raise UnsafeFileError(
-                f"{path}: {name} is a link to another place or file; it is refused: copy the data"
-            )
-        item = group[key]
-        if isinstance(item, h5py.Group):
-            yield from _datasets(path, item, f"{name}.", h5py)
-        elif isinstance(item, h5py.Dataset):
-            yield name, item
-
-
-def _array(path: Path | str, name: str, dataset: Any, h5py: Any, *, is_matlab: bool) -> np.ndarray:
-    _check_storage(path, name, dataset)
-    if h5py.check_string_dtype(dataset.dtype) is not None:
-        return np.asarray(dataset.asstr()[()], dtype=np.str_)
-    if dataset.dtype.hasobject:  # references, as a MATLAB cell has them
-        return np.full((), None)
-    array = np.asarray(dataset[()])
-    if is_matlab and dataset.attrs.get("MATLAB_class") == b"char":
-        return np.array(["".join(map(chr, row)).rstrip() for row in np.atleast_2d(array.T)])
-    return array.T if is_matlab else array
-
-
-def _check_storage(path: Path | str, name: str, dataset: Any) -> None:
-    if dataset.is_virtual or dataset.external:
-        raise UnsafeFileError(f"{path}: {name} takes its values from other files; it is refused: copy the data")
-    if dataset.shape is None:
-        raise CorruptFileError(f"{path}: {name} has no values")
-    stored = dataset.id.get_storage_size()
-    check_expansion(path, name, dataset.nbytes, stored)
-    if dataset.chunks is not None:
-        expected = math.prod(math.ceil(n / c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
-        is_whole = dataset.id.get_num_chunks() >= expected
-    else:
-        is_whole = stored > 0 or dataset.nbytes == 0
-    if not is_whole:
-        raise CorruptFileError(f"{path}: {name} was never written completely; the rest would read as zeros")
+def _missing(path: Path | str) -> MissingExtraError:
+    return MissingExtraError(f"{path} is HDF5, which", "h5py", "hdf5")

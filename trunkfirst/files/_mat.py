@@ -3,6 +3,7 @@
 SciPy writes, but does not read: its reader (1.17) takes the whole process down on some damaged files.
 """
 
+import itertools
 import math
 import zlib
 from collections.abc import Iterator, Mapping
@@ -14,10 +15,13 @@ import numpy as np
 from ..errors import CorruptFileError, DataError, TrunkfirstError
 from ._atomic import atomic_write
 from ._hdf5 import read_hdf5
-from ._limits import check_expansion
+from ._limits import Budget, open_file, size_of
 
 _LONGEST_NAME = 63
 _LARGEST_BYTES = 2**31 - 1
+_MOST_ELEMENTS = 10_000
+_MOST_AXES = 32
+_LONGEST_TEXT = 2**20
 # The format's own numbers: types of stored values, kinds of elements, classes of matrices.
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _TEXTS = {2: "latin-1", 4: "utf-16-{}", 16: "utf-8", 17: "utf-16-{}", 18: "utf-32-{}"}
@@ -48,14 +52,16 @@ def read_mat(path: Path | str) -> dict[str, np.ndarray]:
     What is neither numbers nor text (a cell, a sparse matrix) stands there as an array of objects, all None.
     """
     try:
-        content = Path(path).read_bytes()
+        with open_file(path) as file:
+            budget = Budget(path, size_of(file))
+            content = file.read()
         if content.startswith(b"MATLAB 7.3") or b"\x89HDF" in (content[:4], content[512:516]):
             return read_hdf5(path, is_matlab=True)
         if content[126:128] not in (b"IM", b"MI"):
             raise CorruptFileError(f"{path} is no mat file of version 5 to 7.3; save it again with -v7")
         order = "<" if content[126:128] == b"IM" else ">"
-        matrices = (_unpacked(path, element, order) for element in _elements(memoryview(content)[128:], order))
-        return {name: array for matrix in matrices for name, array in _named(matrix, order) if name}
+        matrices = [_unpacked(budget, e, order) for e in _elements(memoryview(content)[128:], order)]
+        return {name: array for matrix in matrices for name, array in _named(matrix, order, budget) if name}
     except TrunkfirstError:
         raise
     except (OSError, ValueError, IndexError, MemoryError, OverflowError, zlib.error) as error:
@@ -65,7 +71,11 @@ def read_mat(path: Path | str) -> dict[str, np.ndarray]:
 def _elements(data: memoryview, order: str) -> Iterator[Element]:
     """The elements that follow each other in `data`, as (type, content)."""
     at = 0
-    while at + 8 <= len(data):
+    for count in itertools.count():
+        if at + 8 > len(data):
+            return
+        if count == _MOST_ELEMENTS:
+            raise ValueError(f"more than {_MOST_ELEMENTS:,} elements in a row")
         kind, size = (int(number) for number in np.frombuffer(data, f"{order}u4", 2, at))
         start = at + 8
         if kind >> 16:  # a small element: its length shares four bytes with its type, its content has the others
@@ -76,14 +86,14 @@ def _elements(data: memoryview, order: str) -> Iterator[Element]:
         at = start + size if kind == _COMPRESSED else at + 8 * math.ceil((start - at + size) / 8)
 
 
-def _unpacked(path: Path | str, element: Element, order: str) -> memoryview:
+def _unpacked(budget: Budget, element: Element, order: str) -> memoryview:
     """The content of a matrix element, which may be compressed."""
     kind, data = element
     if kind == _COMPRESSED:
         unpack = zlib.decompressobj()
         head = unpack.decompress(data, 8)
         kind, size = (int(number) for number in np.frombuffer(head, f"{order}u4", 2))
-        check_expansion(path, "a matrix", size, len(data))
+        budget.take("a compressed matrix", size)
         data = memoryview(unpack.decompress(unpack.unconsumed_tail, max(size, 1)))
         rest = unpack.decompress(unpack.unconsumed_tail, 1)  # at the end the checksum is compared
         if len(data) != size or rest or not unpack.eof:
@@ -93,20 +103,21 @@ def _unpacked(path: Path | str, element: Element, order: str) -> memoryview:
     return data
 
 
-def _named(data: memoryview, order: str, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
+def _named(data: memoryview, order: str, budget: Budget, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
     """The matrix in `data` by name; of a struct, its fields."""
     (_, flags), (_, sizes), (_, text), *parts = _elements(data, order)
     kind = int(np.frombuffer(flags, f"{order}u4", 1)[0])
-    shape = tuple(int(length) for length in np.frombuffer(sizes, f"{order}i4"))
+    shape = tuple(int(length) for length in np.frombuffer(sizes, f"{order}i4", min(len(sizes) // 4, _MOST_AXES)))
     name = prefix or bytes(text).decode("latin-1")
-    if min(shape, default=-1) < 0:
+    if min(shape, default=-1) < 0 or len(sizes) != 4 * len(shape):
         raise ValueError(f"{name} has the shape {shape}")
     if kind & 0xFF in _CLASSES:
+        budget.take(name, math.prod(shape) * (16 if kind & 0x800 else 8))
         yield name, _numbers(parts, shape, _CLASSES[kind & 0xFF], order, is_complex=bool(kind & 0x800))
     elif kind & 0xFF == _CHAR:
         yield name, _text(parts, shape, order)
     elif kind & 0xFF == _STRUCT and math.prod(shape) == 1 and not prefix:
-        yield from _fields(parts, name, order)
+        yield from _fields(parts, name, order, budget)
     else:
         yield name, np.full((), None)
 
@@ -116,6 +127,8 @@ def _numbers(
 ) -> np.ndarray:
     """MATLAB stores values in the smallest type that holds them; `dtype` is what they are."""
     arrays = [np.frombuffer(data, order + _known(_NUMBERS, kind)) for kind, data in parts[: 1 + is_complex]]
+    if any(array.size != math.prod(shape) for array in arrays):
+        raise ValueError(f"{arrays[0].size} values for the shape {shape}")
     array = arrays[0].astype(dtype)
     if is_complex:
         array = array + 1j * arrays[1]
@@ -127,6 +140,8 @@ def _text(parts: list[Element], shape: tuple[int, ...], order: str) -> np.ndarra
     if math.prod(shape) == 0:
         return np.array([], dtype=np.str_)
     kind, data = parts[0]
+    if len(data) > _LONGEST_TEXT:
+        raise ValueError(f"a text of {len(data):,} bytes")
     letters = bytes(data).decode(_known(_TEXTS, kind).format("le" if order == "<" else "be"))
     rows = np.array(list(letters)).reshape(shape, order="F").reshape(shape[0], -1)
     return np.array(["".join(row).rstrip() for row in rows])
@@ -138,11 +153,11 @@ def _known(names: Mapping[int, str], kind: int) -> str:
     return names[kind]
 
 
-def _fields(parts: list[Element], name: str, order: str) -> Iterator[tuple[str, np.ndarray]]:
+def _fields(parts: list[Element], name: str, order: str, budget: Budget) -> Iterator[tuple[str, np.ndarray]]:
     length = int(np.frombuffer(parts[0][1], f"{order}i4", 1)[0])
     text = bytes(parts[1][1])
     if length < 1 or len(text) != length * (len(parts) - 2):
         raise ValueError(f"the fields of {name} are not as many as their names")
     for index, (_, data) in enumerate(parts[2:]):
         field = text[index * length : (index + 1) * length].split(b"\0")[0].decode("latin-1")
-        yield from _named(data, order, f"{name}.{field}")
+        yield from _named(data, order, budget, f"{name}.{field}")

@@ -1,18 +1,21 @@
 """Named arrays in NumPy's npz format, read without ever running code."""
 
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from ..errors import CorruptFileError, TrunkfirstError, UnsafeFileError
 from ._atomic import atomic_write
-from ._limits import check_expansion
+from ._limits import Budget, open_file, size_of
 
 _MOST_ARRAYS = 10_000
+_LARGEST_DIRECTORY = 2**21
 # What the zip and npy readers raise on damage.
 _DAMAGE = (
     OSError,
@@ -26,6 +29,8 @@ _DAMAGE = (
     RuntimeError,  # an encrypted or unknown kind of zip
     zipfile.BadZipFile,
     zlib.error,
+    SyntaxError,  # NumPy reads the header of an array as the text of a Python literal
+    tokenize.TokenError,
 )
 
 
@@ -38,22 +43,36 @@ def write_npz(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
 def read_npz(path: Path | str) -> dict[str, np.ndarray]:
     """Read named arrays; pickled objects are refused, and a file that claims more than it holds."""
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path) as file:
             if file.read(1) == b"\x80":
                 raise UnsafeFileError(f"{path} is a pickle, which can run any code when read; it is refused")
+            _check_directory(path, file)
             with zipfile.ZipFile(file) as archive:
-                return {_name(entry): _array(path, archive, entry) for entry in _entries(path, archive)}
+                entries = _entries(path, archive, size_of(file))
+                return {_name(entry): _array(path, archive, entry) for entry in entries}
     except TrunkfirstError:
         raise
     except _DAMAGE as error:
-        raise CorruptFileError(f"cannot read {path} as npz: {error}") from error
+        raise CorruptFileError(f"cannot read {path} as npz: {str(error)[:200]}") from error
 
 
 def _name(entry: zipfile.ZipInfo) -> str:
     return entry.filename.removesuffix(".npy")
 
 
-def _entries(path: Path | str, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+def _check_directory(path: Path | str, file: BinaryIO) -> None:
+    """The list of entries, which the zip reader takes in whole, must be short; its size stands near the end."""
+    size = size_of(file)
+    file.seek(max(0, size - 2**16 - 100))
+    tail = file.read()
+    end = tail.rfind(b"PK\5\6")
+    wide = tail[max(0, end - 76) :][:4] == b"PK\6\6" and end >= 76
+    found = tail[end - 36 : end - 28] if wide else tail[end + 12 : end + 16]
+    if end >= 0 and int.from_bytes(found, "little") > _LARGEST_DIRECTORY:
+        raise CorruptFileError(f"{path}: too many arrays, or their names are too long")
+
+
+def _entries(path: Path | str, archive: zipfile.ZipFile, size: int) -> list[zipfile.ZipInfo]:
     entries = archive.infolist()
     if any(entry.filename.endswith(".pkl") for entry in entries):
         raise UnsafeFileError(
@@ -61,7 +80,13 @@ def _entries(path: Path | str, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo
         )
     if len(entries) > _MOST_ARRAYS or len(set(map(_name, entries))) != len(entries):
         raise CorruptFileError(f"{path}: {len(entries)} arrays, too many or two of one name")
-    check_expansion(path, "the archive", sum(e.file_size for e in entries), sum(e.compress_size for e in entries))
+    if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
+        raise CorruptFileError(f"{path} is compressed in a way that NumPy does not; save it again with np.savez")
+    if sum(entry.compress_size for entry in entries) > size:
+        raise CorruptFileError(f"{path}: entries of the archive overlap")
+    budget = Budget(path, size)
+    for entry in entries:
+        budget.take(_name(entry), entry.file_size)
     return entries
 
 
@@ -80,7 +105,17 @@ def _array(path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -
         if math.prod(shape) * dtype.itemsize != entry.file_size - file.tell():
             raise CorruptFileError(f"{path}: {_name(entry)} says shape {shape}, which is not what the file holds")
     with archive.open(entry) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+        array = np.lib.format.read_array(file, allow_pickle=False)
+    if dtype.kind == "U":
+        _check_letters(array)
+    return array
+
+
+def _check_letters(array: np.ndarray) -> None:
+    """Python itself stumbles over letters that Unicode does not have."""
+    codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.str[0] + "u4")
+    if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
+        raise ValueError("a text has letters that do not exist")
 
 
 def _objects(path: Path | str, name: str) -> str:

@@ -1,11 +1,15 @@
-"""An operator on disk: `model.json` says what it is made of, `model.safetensors` holds the numbers.
+"""An operator on disk: `model.json` says what it is made of, `model.safetensors` holds the numbers, and
+`MANIFEST.sha256` vouches for both.
 
 Loading runs no code from the file: the parts that a file may name are listed in `_PARTS`.
 """
 
 import dataclasses as dc
+import hashlib
+import math
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import equinox as eqx
 import jax
@@ -15,7 +19,16 @@ import safetensors
 import safetensors.numpy
 
 from ..errors import CorruptFileError, OutputNotWritableError, PredictOnlyError
-from ..files import atomic_write, read_json, sha256_of, write_json
+from ..files import (
+    atomic_write,
+    inside,
+    open_file,
+    parse_json,
+    read_json,
+    verify_manifest,
+    write_json,
+    write_manifest,
+)
 from ._branch import StackedBranch
 from ._encoders import (
     Chain,
@@ -37,6 +50,11 @@ from ._predict_only import PredictOnlyBranch
 from ._trunk import Trunk
 
 FORMAT = 1
+_DESCRIPTION, _WEIGHTS = "model.json", "model.safetensors"
+_MOST_ARRAYS = 10_000
+_LONGEST_HEADER = 2**21
+# Fields of parts and entries of lists; a network of a hundred layers has about 500.
+_MOST_ITEMS = 2_000
 _PARTS: dict[str, type[eqx.Module]] = {
     part.__name__: part
     for part in (
@@ -66,7 +84,7 @@ _PARTS: dict[str, type[eqx.Module]] = {
 
 
 def save(operator: Operator, folder: Path | str) -> Path:
-    """Write `model.safetensors` and `model.json` into `folder`, which is made if need be."""
+    """Write `model.safetensors`, `model.json` and their manifest into `folder`, which is made if need be."""
     if isinstance(operator.branch, PredictOnlyBranch):
         raise PredictOnlyError(operator.branch.refusal("saved; predict in this program"))
     folder = Path(folder)
@@ -76,36 +94,56 @@ def save(operator: Operator, folder: Path | str) -> Path:
         raise OutputNotWritableError(f"cannot make {folder}: {error.strerror}") from error
     arrays: dict[str, np.ndarray] = {}
     description = _describe(operator, "", arrays)
-    with atomic_write(folder / "model.safetensors") as file:
-        file.write(safetensors.numpy.save(arrays))
-    digest = sha256_of(folder / "model.safetensors")
-    write_json(folder / "model.json", {"format": FORMAT, "sha256": digest, "operator": description})
+    content = safetensors.numpy.save(arrays)
+    with atomic_write(folder / _WEIGHTS) as file:
+        file.write(content)
+    digest = hashlib.sha256(content).hexdigest()
+    write_json(folder / _DESCRIPTION, {"format": FORMAT, "sha256": digest, "operator": description})
+    write_manifest(folder, (_DESCRIPTION, _WEIGHTS))
     return folder
 
 
 def load(folder: Path | str) -> Operator:
     """Read an operator from a model folder or from a run folder that holds one in `model/`.
 
-    Verifies the checksum and every shape; damage is a `CorruptFileError`.
+    Verifies the checksums, every shape, and that the parts fit together; what does not is a `CorruptFileError`.
     """
     folder = Path(folder)
-    if not (folder / "model.json").exists() and (folder / "model").is_dir():
+    if not (folder / _DESCRIPTION).exists() and (folder / "model").is_dir():
         folder = folder / "model"
-    header = read_json(folder / "model.json")
-    path = folder / "model.safetensors"
+    verify_manifest(folder)
+    path = inside(folder, _DESCRIPTION)
+    header = read_json(path)
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise CorruptFileError(f"{folder / 'model.json'} is not a model of format {FORMAT}")
-    if not path.is_file() or sha256_of(path) != header.get("sha256"):
-        raise CorruptFileError(f"{path} is missing or damaged: its SHA-256 is not the one in model.json")
+        raise CorruptFileError(f"{path} is not a model of format {FORMAT}")
+    arrays = _read_weights(inside(folder, _WEIGHTS), header.get("sha256"))
     try:
-        arrays = safetensors.numpy.load_file(path)
         with jax.enable_x64(True):
-            operator = _restore(header["operator"], arrays)
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptFileError(f"{folder / 'model.json'} does not describe an operator: {error}") from error
-    if not isinstance(operator, Operator):
-        raise CorruptFileError(f"{folder / 'model.json'} describes no operator")
+            restorer = _Restorer(arrays)
+            operator = restorer.restore(header["operator"], Operator)
+            restorer.check_complete()
+            _check_predictions(operator)
+    except Exception as error:  # parts that were put together by a stranger can fail in any way
+        raise CorruptFileError(f"{path} does not describe an operator: {error}") from error
     return operator
+
+
+def _read_weights(path: Path, digest: object) -> dict[str, np.ndarray]:
+    """The arrays, after a look at the header: the reader itself would spend long on millions of entries."""
+    with open_file(path) as file:
+        content = file.read()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise CorruptFileError(f"{path} does not belong to {_DESCRIPTION}, which names another SHA-256")
+    length = int.from_bytes(content[:8], "little")
+    if length > min(_LONGEST_HEADER, len(content) - 8):
+        raise CorruptFileError(f"{path} claims a header of {length:,} bytes; refused")
+    entries = parse_json(content[8 : 8 + length], path)
+    if not isinstance(entries, dict) or len(entries) > _MOST_ARRAYS:
+        raise CorruptFileError(f"{path}: expected a list of at most {_MOST_ARRAYS:,} arrays; refused")
+    try:
+        return safetensors.numpy.load(content)
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CorruptFileError(f"cannot read {path}: {error}") from error
 
 
 def _describe(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -124,19 +162,106 @@ def _describe(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
     return value
 
 
-def _restore(description: Any, arrays: dict[str, np.ndarray]) -> Any:
-    if isinstance(description, list):
-        return tuple(_restore(item, arrays) for item in description)
-    if not isinstance(description, dict):
-        return description
-    if "array" in description:
-        array = arrays[description["array"]]
+class _Restorer:
+    """Puts parts together as a description says; every value must be of the type that its field has."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self._arrays = arrays
+        self._used: set[str] = set()
+        self._count = 0
+
+    def restore(self, description: Any, expected: Any, name: str = "operator") -> Any:
+        self._count += 1
+        if self._count > _MOST_ITEMS:
+            raise ValueError(f"more than {_MOST_ITEMS:,} fields and entries")
+        value = self._value(description, expected, name)
+        if not _fits(value, expected):
+            raise ValueError(f"{name} is {str(value)[:80]!r}, which has no place there")
+        return value
+
+    def check_complete(self) -> None:
+        """No array may be left over."""
+        if unused := set(self._arrays) - self._used:
+            raise ValueError(f"it has no place for {min(unused)!r}")
+
+    def _value(self, description: Any, expected: Any, name: str) -> Any:
+        if isinstance(description, list):
+            return tuple(self.restore(item, Any, name) for item in description)
+        if isinstance(description, float) and not np.isfinite(description):
+            raise ValueError(f"{name} is not finite")
+        if not isinstance(description, dict):
+            return description
+        return self._array(description, name) if "array" in description else self._part(description)
+
+    def _part(self, description: dict[str, Any]) -> Any:
+        if description["part"] not in _PARTS:
+            raise ValueError(f"unknown part {description['part']!r}")
+        part = _PARTS[description["part"]]
+        hints = get_type_hints(part)
+        fields = {name: self.restore(item, hints[name], name) for name, item in description["fields"].items()}
+        return part(**fields)
+
+    def _array(self, description: dict[str, Any], name: str) -> Any:
+        place = description["array"]
+        array = self._arrays[place]
+        self._used.add(place)
         if list(array.shape) != description["shape"] or str(array.dtype) != description["dtype"]:
-            raise ValueError(f"{description['array']} has shape {array.shape} and type {array.dtype}")
-        if np.isnan(array).any():
-            raise ValueError(f"{description['array']} holds values that are not numbers")
+            raise ValueError(f"{place} has shape {array.shape} and type {array.dtype}")
+        if array.size == 0:
+            raise ValueError(f"{place} is empty")
+        # A sensor that was constant in training has an infinite deviation.
+        is_sound = ~np.isnan(array) if name == "deviation" else np.isfinite(array)
+        if not is_sound.all():
+            raise ValueError(f"{place} holds {np.sum(~is_sound):,} values that are not finite numbers")
         return jnp.asarray(array)
-    if description["part"] not in _PARTS:
-        raise ValueError(f"unknown part {description['part']!r}")
-    fields = {name: _restore(item, arrays) for name, item in description["fields"].items()}
-    return _PARTS[description["part"]](**fields)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type: a class, an array, or tuples and unions of these."""
+    if hint is Any:
+        return True
+    options = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(value, option) for option in options)
+    if get_origin(hint) is tuple:
+        same = options[-1] is Ellipsis
+        hints = options[:1] * len(value) if same and isinstance(value, tuple) else options
+        return isinstance(value, tuple) and len(value) == len(hints) and all(map(_fits, value, hints))
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _check_predictions(operator: Operator) -> None:
+    """What has the parts of an operator must also predict; shapes alone are computed."""
+    if not operator.input_names or (operator.channels is not None and operator.channels < 1):
+        raise ValueError("input_names or channels are none")
+    sensors = _sensors(operator.encoder)
+    sensors = _width(operator.branch) if sensors is None else sensors
+    inputs = jax.ShapeDtypeStruct((2, sensors), operator.dtype)
+    points = jax.ShapeDtypeStruct((3, operator.trunk.coordinates), operator.dtype)
+    found = eqx.filter_eval_shape(operator, inputs, points)
+    expected = (2, 3) if operator.channels is None else (2, 3, operator.channels)
+    if found.shape != expected or operator.dtype not in (jnp.float32, jnp.float64):
+        raise ValueError(f"2 samples at 3 points give outputs {found.shape} of {operator.dtype}")
+
+
+def _sensors(encoder: Any) -> int | None:
+    """How many numbers an encoder takes; in a chain the first that is not content with any number says."""
+    if isinstance(encoder, Chain):
+        return next((found for part in encoder.parts if (found := _sensors(part)) is not None), None)
+    return encoder.sensors
+
+
+def _width(part: Any) -> int:
+    """How many numbers a branch takes."""
+    if isinstance(part, Perceptron):
+        return part.weights[0].shape[-1]
+    if isinstance(part, ProductFeatures):
+        return sum(part.groups)
+    if isinstance(part, ConvolutionFeatures):
+        return math.prod(part.grid_shape)
+    if isinstance(part, KernelBranch):
+        return part.centres.shape[1]
+    held = {StackedBranch: "networks", LayerFeatures: "layers"}
+    return _width(getattr(part, held.get(type(part), "features")))

@@ -165,7 +165,7 @@ def _read_index(folder: ShardFolder) -> dict[int, str]:
 def _read(folder: ShardFolder, number: int, digest: str, target: Float[np.ndarray, "samples nodes"]) -> bool:
     """Copy the fields of a shard into `target`; False, with a warning, if the shard is not sound."""
     try:
-        target[:] = folder.read(number, digest)["fields"]
+        target[:] = folder.read(number, digest, shapes={"fields": target.shape})["fields"]
     except CorruptFileError as error:
         warnings.warn(f"{error}; this part of the data is made again", RuntimeWarning, stacklevel=4)
         return False

@@ -1,6 +1,5 @@
 """Training histories: `history.jsonl` as curves over iterations and over seconds."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import CorruptFileError
-from ..files import read_npz
+from ..files import parse_json, read_npz, read_text
 
 Entry = Mapping[str, object]
 _ANLS = ("iterations", "branch_losses", "test_errors")
@@ -40,7 +39,7 @@ def number(mapping: object, *keys: str) -> float | None:
 def read_history(path: Path) -> dict[str, list[Entry]]:
     """Lines by step: trunk, branch or monolithic. The last line may be cut short, as a stopped run leaves it."""
     steps: dict[str, list[Entry]] = {}
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines = read_text(path).splitlines() if path.is_file() else []
     for place, line in enumerate(lines, start=1):
         entry = _parse_line(path, line, place, is_last=place == len(lines))
         if entry is not None:
@@ -90,11 +89,11 @@ def _step_of(entry: Entry) -> str:
 
 def _parse_line(path: Path, line: str, place: int, *, is_last: bool) -> Entry | None:
     try:
-        entry: object = json.loads(line) if line.strip() else None
-    except json.JSONDecodeError as error:
+        entry: object = parse_json(line, "it") if line.strip() else None
+    except CorruptFileError as error:
         if is_last:
             return None
-        raise CorruptFileError(f"{path}, line {place}: not JSON ({error.msg}). Run again.") from error
+        raise CorruptFileError(f"{path}, line {place}: not JSON ({error}). Run again.") from error
     return cast("Entry", entry) if isinstance(entry, Mapping) else None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..data import OperatorData
 from ..errors import OutputNotWritableError
-from ..files import write_manifest, write_text
+from ..files import update_manifest, write_text
 from ._anls import draw_anls
 from ._choices import choice_tables
 from ._cost import draw_cost
@@ -39,8 +39,8 @@ _NAMES = (
 def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
     """Write `figures/*.svg` and `report.html` into a run or compare directory; return the page's path.
 
-    Drawings of an earlier report that this one does not have are removed, and the directory's manifest is
-    written again.
+    Drawings of an earlier report that this one does not have are removed; page and drawings are signed in the
+    directory's manifest.
 
     Reads files only: nothing is trained and JAX is not imported. What the files do not allow is left out
     with a sentence why. With `data` the input-output pair is the paper's (beta = 9.98), not the example.
@@ -56,7 +56,7 @@ def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
     page = _page(experiment, wording, sections)
     path = directory / "report.html"
     write_text(path, render(page))
-    write_manifest(directory)
+    update_manifest(directory, "report.html", "figures/*")
     return path
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..errors import CorruptFileError
-from ..files import read_json, read_npz, read_toml
+from ..files import read_json, read_npz, read_text, read_toml
 from ._history import Curve, number, over_iterations, over_seconds, read_anls, read_history
 
 _LABEL = "labels."
@@ -105,7 +105,7 @@ def read_run(directory: Path) -> Run:
         clock=over_seconds(steps, metrics),
         anls=read_anls(directory / "anls.npz"),
         evaluation=_read_evaluation(directory / "evaluation.npz"),
-        config_text=config.read_text(encoding="utf-8") if config.is_file() else "",
+        config_text=read_text(config) if config.is_file() else "",
         config=read_toml(config) if config.is_file() else {},
         environment=read_mapping(directory / "environment.json"),
         diagnosis=read_mapping(directory / "diagnosis.json"),
@@ -122,9 +122,13 @@ def read_mapping(path: Path) -> Mapping[str, object]:
 
 
 def _read_evaluation(path: Path) -> Evaluation | None:
-    if not path.is_file():
-        return None
-    arrays = read_npz(path)
+    try:
+        return _evaluation(path, read_npz(path)) if path.is_file() else None
+    except (TypeError, ValueError, IndexError) as error:
+        raise CorruptFileError(f"{path} holds no evaluation: {error}. Evaluate the run again.") from error
+
+
+def _evaluation(path: Path, arrays: dict[str, np.ndarray]) -> Evaluation | None:
     if "errors" not in arrays or arrays["errors"].size == 0:
         return None
     several = [key for key in _EXAMPLES if key in arrays and arrays[key].ndim == 2]

@@ -16,7 +16,7 @@ from ._config import (
 from ._diagnose import Case, Diagnosed, diagnose_run, gather_case
 from ._environment import environment
 from ._fit_own import fit_own, own_config
-from ._memory import Memory, read_memory
+from ._memory import Memory, read_memory, sample_count
 from ._method import build_method
 from ._own_data import own_values
 from ._prepare import Prepared, prepare
@@ -64,6 +64,7 @@ __all__ = [
     "put",
     "read_memory",
     "run",
+    "sample_count",
     "study",
     "to_toml",
 ]

@@ -12,12 +12,13 @@ from scipy.spatial import KDTree
 from ..data import AnyData, OperatorData, ScatteredData, read_data
 from ..errors import DataError, UsageError
 from ..evaluation import nearest_samples
-from ..files import read_json, write_json, write_npz
+from ..files import write_json, write_npz
 from ..networks import Operator, load
 from ..problems import get_problem, grid_square, make_data
 from ..theory import Assumption, Diagnosis, Evidence, check_assumptions, gather_evidence
 from ..theory import diagnose as name_remedy
 from ._config import RunConfig, load_config
+from ._memory import sample_count
 from ._prepare import Prepared, prepare
 from ._reporter import Reporter, Silent
 
@@ -128,7 +129,7 @@ def _check(folder: Path, prepared: Prepared) -> None:
         raise UsageError(
             f"{folder} kept no test samples, and a budget is one of unseen samples; give some with --data FILE"
         )
-    if prepared.data.samples != sum(read_json(folder / "metrics.json")["samples"].values()):
+    if prepared.data.samples != sample_count(folder):
         raise UsageError(
             f"{folder} was not trained on the samples of its data.file alone (--from adds earlier ones), "
             "so that its own test samples are not known"

@@ -8,7 +8,7 @@ import scipy.interpolate
 from jaxtyping import Float
 
 from ..data import AnyData, InputFunction, OperatorData
-from ..errors import DataError
+from ..errors import CorruptFileError, DataError
 from ..evaluation import (
     Familiarity,
     Intervals,
@@ -16,7 +16,7 @@ from ..evaluation import (
     intervals_from,
     learn_familiarity,
 )
-from ..files import read_npz, write_npz
+from ..files import read_json, read_npz, write_npz
 
 FILE = "training.npz"
 
@@ -91,6 +91,35 @@ def write_memory(folder: Path, memory: Memory) -> None:
 
 def read_memory(folder: Path) -> Memory:
     """From a run folder."""
-    arrays = dict(read_npz(folder / FILE))
+    arrays = read_npz(folder / FILE)
     sensors = {name[8:]: value for name, value in arrays.items() if name.startswith("sensors.")}
-    return Memory(arrays["points"], sensors, familiarity_from(arrays), intervals_from(arrays))
+    try:
+        memory = Memory(arrays["points"], sensors, familiarity_from(arrays), intervals_from(arrays))
+        _check(memory)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise CorruptFileError(f"{folder / FILE} does not hold what a run remembers: {error}") from error
+    return memory
+
+
+def _check(memory: Memory) -> None:
+    """Numbers, with as many axes and entries as belong together."""
+    arrays = [memory.points, *memory.sensors.values()]
+    is_sound = all(table.ndim == 2 for table in arrays)
+    if (known := memory.familiarity) is not None:
+        is_sound &= known.seen.ndim == 2 and known.matrix.shape == (len(known.centre), known.seen.shape[1])
+        arrays += [known.centre, known.matrix, known.seen]
+    if (found := memory.intervals) is not None:
+        is_sound &= found.levels.shape == found.field.shape == found.pointwise.shape[:1]
+        is_sound &= found.points.ndim == 2 and len(found.points) == found.pointwise.shape[1]
+        arrays += [found.levels, found.field, found.points, found.pointwise]
+    if not is_sound or any(array.dtype.kind != "f" for array in arrays):
+        raise ValueError("arrays of other shapes or types than they should have")
+
+
+def sample_count(folder: Path) -> int:
+    """How many samples a run had in all, as its `metrics.json` says."""
+    path = folder / "metrics.json"
+    try:
+        return sum(int(count) for count in read_json(path)["samples"].values())
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptFileError(f"{path} does not count the samples of the run") from error
