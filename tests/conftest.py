@@ -9,7 +9,7 @@ import jax
 import pytest
 from own_problems import OPTIONS, Call, antiderivative
 
-from trunkfirst.cli import _fit
+from trunkfirst.cli import _run
 from trunkfirst.cli._app import main
 from trunkfirst.data import write_data
 
@@ -22,7 +22,7 @@ jax.config.update("jax_disable_most_optimizations", True)
 def no_report() -> Iterator[None]:
     """Reports are drawn, slowly, in other tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_fit, "write_report", lambda folder, **_: Path(folder) / "report.html")
+        patch.setattr(_run, "write_report", lambda folder, **_: Path(folder) / "report.html")
         yield
 
 

@@ -9,8 +9,8 @@ import pytest
 from test_runs import DATA, SPLIT, Listening, changed, config_of, prepared
 
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
+from trunkfirst.regressors import _neuron_journey
 from trunkfirst.runs import _warnings as warnings_module
-from trunkfirst.runs import _watch as watch_module
 from trunkfirst.runs import run
 from trunkfirst.runs._warnings import precision_warnings
 
@@ -20,7 +20,7 @@ ACTIVE = {"kind": "active-neurons", "activation": "relu", "iterations": 7}
 
 
 def test_active_neurons_are_recorded_as_they_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(watch_module, "_MOST", 4)
+    monkeypatch.setattr(_neuron_journey, "_MOST_SHOWN", 4)
     found = run(config_of(branch=ACTIVE), tmp_path / "a", prepared=prepared())
     arrays = read_npz(tmp_path / "a" / "anls.npz")
     verify_manifest(tmp_path / "a")

@@ -16,9 +16,11 @@ TrunkfirstError              1   base; the exit code of the command line
 ├── DivergedError           12   training met a number that is not finite
 ├── PrecisionError          13   double precision is needed and switched off
 ├── PredictOnlyError        14   an operator that predicts only was to do more
-└── MissingExtraError       16   an optional package is not installed
+├── MissingExtraError       16   an optional package is not installed
+├── FolderInUseError        17   another process works in the folder
+└── MemoryNeedError         18   more memory would be needed than there is
 ```
-130 is left for an interrupt (Ctrl-C), as shells have it.
+130 is left for an interrupt (Ctrl-C) and 143 for SIGTERM, as shells have it.
 """
 
 
@@ -92,3 +94,15 @@ class MissingExtraError(TrunkfirstError, ImportError):
 
     def __init__(self, what: str, package: str, extra: str):
         super().__init__(f"{what} needs {package}; install it with: pip install 'trunkfirst[{extra}]'")
+
+
+class FolderInUseError(TrunkfirstError, OSError):
+    exit_code = 17
+
+
+class MemoryNeedError(TrunkfirstError, MemoryError):
+    exit_code = 18
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which asks a program to end as Ctrl-C does; the exit code is 143, as shells have it."""

@@ -300,6 +300,23 @@ def study(
 
 
 @app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of run, fit or compare, broken off.")],
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Go on with a run, fit or comparison that was broken off, to the same result to the bit.
+
+    Ctrl-C, SIGTERM, a crash or a power cut cost at most checkpoint_seconds (30) of work.
+
+    Example: trunkfirst resume runs/mine
+    """
+    from ._resume import resume_command
+
+    return resume_command(folder, json=json, quiet=quiet)
+
+
+@app.command()
 def diagnose(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
     data: Annotated[

@@ -5,9 +5,9 @@ from typing import Any
 
 from ..data import OperatorData
 from ..report import write_report
-from ..runs import compare
+from ..runs import Comparison, compare
 from ._console import TerminalReporter, print_json, print_table, say
-from ._run import INTERRUPTED, metrics_row
+from ._run import metrics_row
 from ._settings import default_folder, resolve
 
 
@@ -17,18 +17,22 @@ def compare_command(target: str, *, seeds: int, out: Path | None, json: bool, qu
     folder = out or default_folder(f"{configs[0].name}-compare")
     with TerminalReporter(quiet=quiet or json) as reporter:
         comparison = compare(configs, folder, seeds=seeds, reporter=reporter)
+    return show_comparison(comparison, json=json, quiet=quiet)
+
+
+def show_comparison(comparison: Comparison, *, json: bool, quiet: bool) -> int:
+    """Write the report of a comparison and print it beside the paper."""
     data = comparison.data
-    page = write_report(folder, data=data if isinstance(data, OperatorData) else None)
+    page = write_report(comparison.folder, data=data if isinstance(data, OperatorData) else None)
     if json:
         print_json([outcome.metrics for outcome in comparison.outcomes])
-    else:
-        rows = [metrics_row(outcome.metrics) for outcome in comparison.outcomes]
-        print_table(configs[0].name, rows[0][0], [row for _, row in rows], quiet=quiet)
-        claims = [
-            [claim.claim, claim.paper, claim.ours, {True: "yes", False: "no", None: "-"}[claim.holds]]
-            for claim in comparison.claims
-        ]
-        print_table("the paper's claims", ["claim", "paper", "ours", "holds"], claims, quiet=quiet)
-        say(f"report: {page}", quiet=quiet)
-    is_interrupted = any(outcome.result.status == "interrupted" for outcome in comparison.outcomes)
-    return INTERRUPTED if is_interrupted else 0
+        return 0
+    rows = [metrics_row(outcome.metrics) for outcome in comparison.outcomes]
+    print_table(comparison.outcomes[0].config.name, rows[0][0], [row for _, row in rows], quiet=quiet)
+    claims = [
+        [claim.claim, claim.paper, claim.ours, {True: "yes", False: "no", None: "-"}[claim.holds]]
+        for claim in comparison.claims
+    ]
+    print_table("the paper's claims", ["claim", "paper", "ours", "holds"], claims, quiet=quiet)
+    say(f"report: {page}", quiet=quiet)
+    return 0

@@ -11,10 +11,20 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ..errors import Terminated, TrunkfirstError
+
 if TYPE_CHECKING:
     from ..minimisers import Step
 
 _SECONDS_BETWEEN_LINES = 10.0
+
+
+class InterruptedRunError(TrunkfirstError):
+    """Ctrl-C or SIGTERM, with what the library has to say about it: Typer would drop that."""
+
+    def __init__(self, error: KeyboardInterrupt):
+        super().__init__("; ".join(["interrupted", *getattr(error, "__notes__", [])]))
+        self.exit_code = 143 if isinstance(error, Terminated) else 130
 
 
 class TerminalReporter:
@@ -38,9 +48,11 @@ class TerminalReporter:
             self._progress.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._console.is_terminal:
             self._progress.stop()
+        if isinstance(error, KeyboardInterrupt):
+            raise InterruptedRunError(error) from error
 
     def say(self, text: str) -> None:
         """A sentence; the bars below it start anew."""

@@ -5,10 +5,9 @@ from typing import Any
 
 from ..errors import SettingError
 from ..files import read_toml, verify_run
-from ..report import write_report
 from ..runs import fit_own, merge, parse_setting, put
-from ._console import TerminalReporter, print_json, print_table, say
-from ._run import INTERRUPTED, metrics_row
+from ._console import TerminalReporter
+from ._run import show_outcome
 
 
 def fit_command(
@@ -31,14 +30,7 @@ def fit_command(
         verify_run(earlier)
     with TerminalReporter(quiet=quiet or json) as reporter:
         outcome = fit_own(given, out, minutes=minutes, earlier=earlier, reporter=reporter)
-    page = write_report(out)
-    if json:
-        print_json(outcome.metrics)
-    else:
-        columns, row = metrics_row(outcome.metrics)
-        print_table(outcome.config.name, columns, [row], quiet=quiet)
-        say(f"report: {page}", quiet=quiet)
-    return INTERRUPTED if outcome.result.status == "interrupted" else 0
+    return show_outcome(outcome, json=json, quiet=quiet)
 
 
 def _given(

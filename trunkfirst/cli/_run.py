@@ -4,27 +4,30 @@ from pathlib import Path
 from typing import Any
 
 from ..report import write_report
-from ..runs import run
+from ..runs import Outcome, run
 from ._console import TerminalReporter, number, print_json, print_table, say
 from ._settings import default_folder, resolve
 
-INTERRUPTED = 130
-
 
 def run_command(target: str, *, out: Path | None, json: bool, quiet: bool, **options: Any) -> int:
-    """Carry out one configuration; the exit code is 130 if it was interrupted."""
+    """Carry out one configuration."""
     (config,) = resolve(target, **options)
     folder = out or default_folder(f"{config.name}-{config.method}-seed{config.seed}")
     with TerminalReporter(quiet=quiet or json) as reporter:
         outcome = run(config, folder, reporter=reporter)
-    page = write_report(folder)
+    return show_outcome(outcome, json=json, quiet=quiet)
+
+
+def show_outcome(outcome: Outcome, *, json: bool, quiet: bool) -> int:
+    """Write the report of a run and print its numbers."""
+    page = write_report(outcome.folder)
     if json:
         print_json(outcome.metrics)
     else:
         columns, row = metrics_row(outcome.metrics)
-        print_table(f"{config.name}", columns, [row], quiet=quiet)
+        print_table(outcome.config.name, columns, [row], quiet=quiet)
         say(f"report: {page}", quiet=quiet)
-    return INTERRUPTED if outcome.result.status == "interrupted" else 0
+    return 0
 
 
 def metrics_row(metrics: dict[str, Any]) -> tuple[list[str], list[str]]:

@@ -5,11 +5,20 @@ from ._csv import read_csv, read_csv_folder, write_csv_folder
 from ._formats import parse_json, read_json, read_text, read_toml, to_json, write_json, write_text
 from ._hdf5 import read_hdf5, write_hdf5
 from ._limits import inside, open_file
-from ._manifest import MANIFEST, sha256_of, update_manifest, verify_manifest, verify_run, write_manifest
+from ._manifest import (
+    CHECKPOINTS,
+    MANIFEST,
+    sha256_of,
+    update_manifest,
+    verify_manifest,
+    verify_run,
+    write_manifest,
+)
 from ._mat import read_mat, write_mat
 from ._npz import read_npz, write_npz
 
 __all__ = [
+    "CHECKPOINTS",
     "MANIFEST",
     "atomic_write",
     "inside",

@@ -15,6 +15,8 @@ from ._formats import write_text
 from ._limits import inside, open_file, read_bytes
 
 MANIFEST = "MANIFEST.sha256"
+# Not in the manifest: they are sealed one by one, and go when the work is done.
+CHECKPOINTS = "checkpoints"
 _LARGEST = 2**24
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\0\n\r]+)")
 
@@ -103,5 +105,10 @@ def _first_line(lines: str) -> str:
 
 
 def _files_of(folder: Path) -> list[str]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return [p.relative_to(folder).as_posix() for p in files if p.name != MANIFEST and ".tmp-" not in p.name]
+    names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return [name.as_posix() for name in names if name.name != MANIFEST and not _is_passing(name)]
+
+
+def _is_passing(name: Path) -> bool:
+    """Locks, files half-written, checkpoints."""
+    return name.name.startswith(".") or CHECKPOINTS in name.parts

@@ -3,9 +3,10 @@
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 from ._adam import Adam
 from ._batches import draw
+from ._journey import Step
 from ._lbfgs import LBFGS
 from ._levenberg import LevenbergMarquardt
-from ._minimise import Minimised, OnStep, Status, Step, Stopping, minimise, worst_status
+from ._minimise import Minimised, OnStep, Status, Stopping, minimise, worst_status
 from ._separable import AbstractFeatures, SeparableProblem, solve_ridge
 
 __all__ = [

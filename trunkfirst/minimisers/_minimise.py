@@ -2,18 +2,16 @@
 
 import dataclasses as dc
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
+from ..checkpoints import begin_step
 from ..errors import ValueRangeError
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
-from ._adam import keep_better
+from ._journey import Journey, Step, restore
 
 Status: TypeAlias = Literal["finished", "interrupted", "diverged"]
 
@@ -24,30 +22,15 @@ def worst_status(*statuses: Status) -> Status:
     return max(statuses, key=order.index)
 
 
-@dc.dataclass(frozen=True)
-class Step:
-    """One line of the log: where a stage of training stands."""
-
-    stage: str
-    iteration: int
-    iterations: int
-    loss: float
-    best_loss: float
-    rate: float
-    seconds: float
-
-    @property
-    def remaining_seconds(self) -> float:
-        """What is left at the present pace."""
-        return self.seconds / self.iteration * (self.iterations - self.iteration) if self.iteration else math.nan
-
-
 OnStep: TypeAlias = Callable[[Step], None]
 
 
 @dc.dataclass(frozen=True)
 class Stopping:
-    """When to stop early: below `target`, or after `patience` iterations that gained less than a share `gain`."""
+    """When to stop early: below `target`, or after `patience` iterations that gained less than a share `gain`.
+
+    A tenth of that patience is enough for a hundredth of that gain: the search is stuck, as it may be at a kink.
+    """
 
     target: float = 0.0
     patience: int = 1000
@@ -55,9 +38,17 @@ class Stopping:
 
     def is_reached(self, history: Sequence[Step]) -> bool:
         """Whether the log so far is reason to stop."""
-        last = history[-1]
-        before = [step.best_loss for step in history if step.iteration <= last.iteration - self.patience]
-        return last.best_loss <= self.target or bool(before and last.best_loss > (1 - self.gain) * before[-1])
+        return (
+            history[-1].best_loss <= self.target
+            or _gained_less(history, self.gain, self.patience)
+            or _gained_less(history, self.gain / 100, self.patience // 10)
+        )
+
+
+def _gained_less(history: Sequence[Step], share: float, iterations: int) -> bool:
+    last = history[-1]
+    before = [step.best_loss for step in history if step.iteration <= last.iteration - iterations]
+    return bool(before) and last.best_loss > (1 - share) * before[-1]
 
 
 @dc.dataclass(frozen=True)
@@ -96,59 +87,43 @@ def minimise(
 ) -> Minimised:
     """Minimise `objective` and return the parameters of the smallest value seen.
 
-    At most some 200 log entries are made, each after a compiled chunk of iterations; `on_step` is called with each.
-    Short runs have fewer, for leaving the compiled loop costs as much as an iteration.
-    Logged losses are multiplied by `loss_unit`. A `state` from an earlier call is taken up where it stood, and
-    `iterations` counts from its beginning. Ctrl-C ends the loop with what there is; so does a value that is
-    not finite, and `stopping` if given.
+    At most some 200 log entries are made, each after a chunk of iterations; `on_step` is called with each. Short
+    runs have fewer, for leaving the compiled loop costs as much as an iteration. Logged losses are multiplied by
+    `loss_unit`. A `state` from an earlier call is taken up where it stood, and `iterations` counts from its
+    beginning. Ctrl-C ends the loop with what there is; so does a value that is not finite, and `stopping`.
+
+    Inside of `keep_checkpoints` the state is written down at intervals, and taken up from there; Ctrl-C then goes
+    on to the caller.
     """
     if iterations < 1:
         raise ValueRangeError(f"{stage}: iterations is {iterations}; expected at least 1")
-    chunk = min(max(iterations // 200, min(iterations // 20, 10), 1), 200)
-    start = time.perf_counter()
-    if state is None:
-        state = minimiser.init(objective, parameters, key=key)
-    history: list[Step] = []
+    place = begin_step(f"{stage}, {iterations} iterations")
+    if place.saved is not None:
+        like = eqx.filter_eval_shape(minimiser.init, objective, parameters, key=key) if state is None else state
+        journey = restore(place.saved, like)
+    else:
+        journey = Journey(minimiser.init(objective, parameters, key=key) if state is None else state)
     status: Status = "finished"
-    done = int(state.iteration)
     try:
-        while done < iterations and status == "finished":
-            count = min(chunk, iterations - done)
-            state = advance(minimiser, objective, state, jnp.asarray(count, jnp.int32))
-            value, best_value = float(state.value), float(state.best_value)  # waits for the chunk
-            done += count
-            if not math.isfinite(value):
-                status = "diverged"
-            seconds = time.perf_counter() - start
-            rate = float(minimiser.rate(state))
-            history.append(Step(stage, done, iterations, value * loss_unit, best_value * loss_unit, rate, seconds))
-            if on_step is not None:
-                on_step(history[-1])
-            if stopping is not None and stopping.is_reached(history):
-                break
+        while not place.is_done and status == "finished" and journey.done < iterations:
+            is_logged = journey.go_on(minimiser, objective, iterations)
+            if is_logged:
+                step = journey.log(minimiser, stage, iterations, loss_unit)
+                if on_step is not None:
+                    on_step(step)
+                if not math.isfinite(step.loss):
+                    status = "diverged"
+                elif stopping is not None and stopping.is_reached(journey.history):
+                    break
+            if journey.is_finite:
+                place.keep(journey.snapshot)
     except KeyboardInterrupt:
+        if place.journal is not None:
+            if journey.is_finite:
+                place.keep(journey.snapshot, at_once=True)
+            raise
         status = "interrupted"
-    return Minimised(state.best_parameters, float(state.best_value), status, state, tuple(history))
-
-
-@eqx.filter_jit
-def advance(
-    minimiser: AbstractMinimiser, objective: AbstractObjective, state: State, count: Int[Array, ""]
-) -> State:
-    """`count` iterations in one compiled loop; the count is data, so that another one compiles nothing."""
-    dynamic, static = eqx.partition(state, eqx.is_array)
-
-    def one(_: Array, dynamic: State) -> State:
-        return eqx.filter(minimiser.step(objective, eqx.combine(dynamic, static)), eqx.is_array)
-
-    state = eqx.combine(jax.lax.fori_loop(0, count, one, dynamic), static)
-    if not objective.is_stochastic:
-        return state
-    value = objective.value(state.parameters)
-    is_better = value < state.best_value
-    return dc.replace(
-        state,
-        value=value,
-        best_parameters=keep_better(is_better, state.parameters, state.best_parameters),
-        best_value=jnp.where(is_better, value, state.best_value),
-    )
+    if status == "finished" and not place.is_done:
+        place.finish(journey.snapshot)
+    state = journey.state
+    return Minimised(state.best_parameters, float(state.best_value), status, state, tuple(journey.history))

@@ -8,26 +8,23 @@ explicitly; the loss never rises. Candidates, the exchange gain and the order of
 """
 
 import dataclasses as dc
-import time
-from collections.abc import Callable
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..checkpoints import begin_step
 from ..errors import UnknownNameError, ValueRangeError
 from ..linear import one_blas_thread
-from ..minimisers import OnStep, Status, Step
-from ..networks import Perceptron
+from ..minimisers import OnStep, Status
 from ._abstract import AbstractRegressor, Regression, mean_square
-from ._exchange import Neurons, OutputFit, Samples, fit_output
+from ._exchange import Neurons, Samples, fit_output
 from ._host import generator, to_host
+from ._neuron_journey import NeuronJourney, NeuronState, OnBranch
 from ._proposals import local_fits, pair_directions, random_neurons
-from ._reduction import Reduction, reduce
+from ._reduction import reduce
 from ._scores import Scores
-
-OnBranch: TypeAlias = Callable[[int, Perceptron], None]
 
 # Exchanges tried, the most promising first, before an attempt is given up.
 _TRIES = 4
@@ -52,8 +49,8 @@ class ActiveNeurons(AbstractRegressor):
     `ridge` acts on columns of unit length. `positions` limits the breakpoints tried along a direction,
     `scoring_samples` the samples that candidates are scored on; the loss always looks at all of them.
     Inputs are reduced to their principal coordinates above `input_tolerance`, relative to the first: 1e-14 is
-    exact, more keeps the network from reacting to small directions. `on_branch` is called with the iteration,
-    0 for the start, and the branch it ended with.
+    exact, more keeps the network from reacting to small directions. `on_branch` is called at some fifty of the
+    iterations, and with 0 for the start, with the branch they ended with.
     """
 
     kind: ClassVar[str] = "active-neurons"
@@ -93,28 +90,42 @@ class ActiveNeurons(AbstractRegressor):
         """Fit on the host, in double precision; the logged loss is weighted, the returned one is not."""
         with one_blas_thread():
             reduction, samples = reduce(*to_host(inputs, targets, weights), tolerance=self.input_tolerance)
-            log = _Log(self, reduction, loss_unit / targets.size, jnp.dtype(targets.dtype), on_step)
-            status = self._run(samples, generator(key), log)
-        loss = float(mean_square(log.branch(inputs) - targets))
-        return Regression(log.branch, loss, status, len(log.history), log.seconds, tuple(log.history))
+            journey = NeuronJourney(
+                self.iterations,
+                generator(key),
+                lambda neurons: NeuronState(neurons, fit_output(samples, neurons, ridge=self.ridge)),
+                lambda state: reduction.branch(state.neurons, state.fit.weights, dtype=jnp.dtype(targets.dtype)),
+                loss_unit / targets.size,
+                on_step=on_step,
+                on_branch=self.on_branch,
+            )
+            status = self._run(samples, journey)
+        branch, history = journey.branch, tuple(journey.history)
+        loss = float(mean_square(branch(inputs) - targets))
+        seconds = history[-1].seconds if history else 0.0
+        return Regression(branch, loss, status, len(history), seconds, history)
 
-    def _run(self, samples: Samples, rng: np.random.Generator, log: "_Log") -> Status:
-        neurons = random_neurons(samples, self.width, rng=rng)
-        state = _State(neurons, fit_output(samples, neurons, ridge=self.ridge))
-        log.start(state)
-        idle = 0
+    def _run(self, samples: Samples, journey: NeuronJourney) -> Status:
+        place = begin_step(f"active neurons, {self.iterations} iterations")
+        if place.saved is None:
+            journey.start(random_neurons(samples, self.width, rng=journey.rng))
+        else:
+            journey.restore(place.saved)
         try:
-            for iteration in range(1, self.iterations + 1):
-                changed, state = self._iterate(samples, state, rng)
-                log.add(iteration, state, changed / self.width)
-                idle = 0 if changed else idle + 1
-                if idle == _PATIENCE[self.mode]:
-                    break
+            while len(journey.history) < self.iterations and journey.idle < _PATIENCE[self.mode]:
+                changed, state = self._iterate(samples, journey.state, journey.rng)
+                journey.add(state, changed / self.width)
+                place.keep(journey.snapshot)
         except KeyboardInterrupt:
+            if place.journal is not None:
+                place.keep(journey.snapshot, at_once=True)
+                raise
             return "interrupted"
+        if not place.is_done:
+            place.finish(journey.snapshot)
         return "finished"
 
-    def _iterate(self, samples: Samples, state: "_State", rng: np.random.Generator) -> tuple[int, "_State"]:
+    def _iterate(self, samples: Samples, state: NeuronState, rng: np.random.Generator) -> tuple[int, NeuronState]:
         """One iteration: how many neurons changed, and the new state."""
         if self.mode == "exchange":
             sources = rng.choice(self.width, min(self.proposals, self.width), replace=False)
@@ -131,11 +142,11 @@ class ActiveNeurons(AbstractRegressor):
     def _attempt(
         self,
         samples: Samples,
-        state: "_State",
+        state: NeuronState,
         sources: Int[np.ndarray, " sources"],
         pairs: int,
         rng: np.random.Generator,
-    ) -> "_State":
+    ) -> NeuronState:
         """The state after the best exchange that lowers the loss, or the same state."""
         scores = self._scores(samples, state, rng)
         local, directions = self._proposals(scores, state, sources, pairs, rng)
@@ -144,13 +155,13 @@ class ActiveNeurons(AbstractRegressor):
             neurons = state.neurons.replace(best.neuron, best.direction, best.bias)
             fit = fit_output(samples, neurons, ridge=self.ridge)
             if fit.loss < state.fit.loss:
-                return _State(neurons, fit)
+                return NeuronState(neurons, fit)
         return state
 
     def _proposals(
         self,
         scores: Scores,
-        state: "_State",
+        state: NeuronState,
         sources: Int[np.ndarray, " sources"],
         pairs: int,
         rng: np.random.Generator,
@@ -162,7 +173,7 @@ class ActiveNeurons(AbstractRegressor):
         pairwise = pair_directions(scores.samples, pairs, rng=rng)
         return local, np.vstack([state.neurons.directions[sources], local.directions[: len(sources)], pairwise])
 
-    def _scores(self, samples: Samples, state: "_State", rng: np.random.Generator) -> Scores:
+    def _scores(self, samples: Samples, state: NeuronState, rng: np.random.Generator) -> Scores:
         """Scores on all samples, or on a random choice of them where there are many."""
         fit = state.fit
         if len(samples.roots) > self.scoring_samples:
@@ -170,41 +181,3 @@ class ActiveNeurons(AbstractRegressor):
             fit = fit_output(samples, state.neurons, ridge=self.ridge)
         neurons = np.flatnonzero(fit.is_dead) if fit.is_dead.any() else np.arange(self.width)
         return Scores(samples, fit, neurons, self.positions)
-
-
-@dc.dataclass(frozen=True, eq=False)
-class _State:
-    neurons: Neurons
-    fit: OutputFit
-
-
-class _Log:
-    """The history, and the branch of the last iteration."""
-
-    def __init__(
-        self, method: ActiveNeurons, reduction: Reduction, unit: float, dtype: jnp.dtype, on_step: OnStep | None
-    ):
-        self.method, self.reduction, self.unit, self.dtype, self.on_step = method, reduction, unit, dtype, on_step
-        self.history: list[Step] = []
-        self.begin = time.perf_counter()
-        self.seconds = 0.0
-        self.branch: Perceptron
-
-    def start(self, state: _State) -> None:
-        """Note the branch before the first iteration."""
-        self._take(0, state)
-
-    def add(self, iteration: int, state: _State, changed: float) -> None:
-        """Note an iteration; its rate is the share of neurons changed."""
-        self._take(iteration, state)
-        self.seconds = time.perf_counter() - self.begin
-        loss = state.fit.loss * self.unit
-        step = Step("branch", iteration, self.method.iterations, loss, loss, changed, self.seconds)
-        self.history.append(step)
-        if self.on_step is not None:
-            self.on_step(step)
-
-    def _take(self, iteration: int, state: _State) -> None:
-        self.branch = self.reduction.branch(state.neurons, state.fit.weights, dtype=self.dtype)
-        if self.method.on_branch is not None:
-            self.method.on_branch(iteration, self.branch)

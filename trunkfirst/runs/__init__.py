@@ -22,6 +22,7 @@ from ._own_data import own_values
 from ._prepare import Prepared, prepare
 from ._presets import NETWORKS, PRESETS, preset_values
 from ._reporter import Reporter, Silent
+from ._resume import resume
 from ._run import Outcome, run
 from ._sensors import Placement, place_sensors
 from ._study import KNOWN_RATES, Study, known_rates_study, study
@@ -63,6 +64,7 @@ __all__ = [
     "preset_values",
     "put",
     "read_memory",
+    "resume",
     "run",
     "sample_count",
     "study",

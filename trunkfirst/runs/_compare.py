@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..data import AnyData
-from ..files import prepare_directory, write_json, write_manifest
+from ..files import write_json, write_manifest
 from ..training import TrunkResult
 from ._choose import settle
 from ._claims import Claim, check_claims
-from ._config import RunConfig
+from ._config import RunConfig, config_values
 from ._prepare import prepare
 from ._reporter import Reporter, Silent
 from ._run import Outcome, run
+from ._workplace import workplace
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -31,14 +32,21 @@ def compare(
     *,
     seeds: int = 1,
     reporter: Reporter | None = None,
+    resumes: bool = False,
 ) -> Comparison:
     """Run each configuration with `seeds` seeds, starting with its own; they share problem, data and split.
 
     Configurations with the same step 1 share it: the trunk is fitted once a seed. A fit that diverges is
-    written down as such and the others go on; it has no say about the claims.
+    written down as such and the others go on; it has no say about the claims. What was broken off goes on with
+    `resumes=True` and the same arguments.
     """
-    folder = prepare_directory(folder)
-    reporter = reporter or Silent()
+    request = {"command": "compare", "configs": [config_values(config) for config in configs], "seeds": seeds}
+    interval = configs[0].checkpoint_seconds
+    with workplace(folder, request, interval=interval, resumes=resumes) as place:
+        return _carry_out(configs, place, seeds, reporter or Silent())
+
+
+def _carry_out(configs: Sequence[RunConfig], folder: Path, seeds: int, reporter: Reporter) -> Comparison:
     prepared = prepare(configs[0], reporter=reporter)
     chosen = settle(configs[0], prepared, reporter=reporter)
     trunks: dict[str, TrunkResult] = {}
@@ -65,8 +73,6 @@ def compare(
             if outcome.result.trunk_result is not None:
                 trunks[step1] = outcome.result.trunk_result
             outcomes.append(outcome)
-            if outcome.result.status == "interrupted":
-                return _finish(folder, outcomes, prepared.data)
     return _finish(folder, outcomes, prepared.data)
 
 

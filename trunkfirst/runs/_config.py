@@ -142,6 +142,9 @@ class RunConfig(Section):
     preset: str = Field(default="fast", description="fast or paper: what the settings start from")
     seed: Seed = Field(default=0, description="seed of the networks")
     precision: Literal["double", "single"] = Field(default="double", description="double or single")
+    checkpoint_seconds: float = Field(
+        default=30.0, gt=0, description="what a crash may cost: the state is written down this often"
+    )
     data: DataSection = DataSection()
     trunk: TrunkSection = TrunkSection()
     orthonormalise: OrthonormaliseSection = OrthonormaliseSection()
@@ -273,6 +276,14 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(name)} = {_toml_value(item)}" for name, item in value.items()) + "}"
     return repr(value) if isinstance(value, float) else json.dumps(value)
+
+
+def config_values(config: RunConfig) -> dict[str, Any]:
+    """The configuration as plain values, for `make_config` in another place: its data file with the whole path."""
+    values = config.model_dump(mode="json")
+    if config.data.file is not None:
+        values["data"]["file"] = str(Path(config.data.file).resolve())
+    return values
 
 
 def load_config(path: Path) -> RunConfig:

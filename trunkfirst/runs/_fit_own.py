@@ -15,13 +15,14 @@ from ..networks import Operator, load
 from ..training import TrunkResult, reuse_trunk
 from ..training import prepare as make_ready
 from ._choose import settle
-from ._config import RunConfig, load_config, make_config, put
+from ._config import RunConfig, config_values, load_config, make_config, put
 from ._method import build_method
 from ._minutes import within_minutes
 from ._own_data import with_own_values
 from ._prepare import Prepared, prepare
 from ._reporter import Reporter, Silent
 from ._run import Outcome, run
+from ._workplace import workplace
 
 # A trunk made for other samples is kept if it represents the new ones within this factor as well.
 _STILL_GOOD = 1.5
@@ -75,22 +76,46 @@ def _fit_more(
     data = _joined(old, new)
     if not _is_still_good(operator, old, new, earlier, reporter):
         config = own_config(given, data, minutes=minutes)
-        return run(config, folder, prepared=prepare(config, data=data), reporter=reporter)
+        return add_samples(config, folder, earlier, keeps_trunk=False, reporter=reporter)
     values = old_config.model_dump(exclude={"seed"})
     for section in ("data", "branch", "loss"):
         for key, value in given.get(section, {}).items():
             put(values, [section, key], value)
     config = make_config({**values, "seed": given.get("seed", old_config.seed)})
-    prepared = prepare(config, data=data)
-    chosen = settle(config, prepared, reporter=reporter)
-    return run(
-        chosen.config,
-        folder,
-        prepared=prepared,
-        chosen=chosen,
-        trunk_result=_kept_trunk(chosen.config, operator, prepared),
-        reporter=reporter,
-    )
+    return add_samples(config, folder, earlier, keeps_trunk=True, reporter=reporter)
+
+
+def add_samples(
+    config: RunConfig,
+    folder: Path | str,
+    earlier: Path,
+    *,
+    keeps_trunk: bool,
+    reporter: Reporter | None = None,
+    resumes: bool = False,
+) -> Outcome:
+    """Train on the data of `config` together with those of an `earlier` fit, whose trunk may be kept."""
+    reporter = reporter or Silent()
+    request = {
+        "command": "fit",
+        "config": config_values(config),
+        "earlier": str(earlier.resolve()),
+        "keeps_trunk": keeps_trunk,
+    }
+    with workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes):
+        old, new = (_read({"data": c.data.model_dump()}) for c in (load_config(earlier / "config.toml"), config))
+        prepared = prepare(config, data=_joined(old, new))
+        if not keeps_trunk:
+            return run(config, folder, prepared=prepared, reporter=reporter)
+        chosen = settle(config, prepared, reporter=reporter)
+        return run(
+            chosen.config,
+            folder,
+            prepared=prepared,
+            chosen=chosen,
+            trunk_result=_kept_trunk(chosen.config, load(earlier), prepared),
+            reporter=reporter,
+        )
 
 
 def _kept_trunk(config: RunConfig, operator: Operator, prepared: Prepared) -> TrunkResult:

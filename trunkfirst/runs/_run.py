@@ -7,12 +7,12 @@ from typing import Any
 
 from ..data import AnyData, OperatorData, Split
 from ..evaluation import Evaluation, Intervals, conformal_intervals, evaluate, kernel_baseline
-from ..files import prepare_directory, to_json, write_json, write_manifest, write_npz, write_text
+from ..files import to_json, write_json, write_manifest, write_npz, write_text
 from ..networks import save
 from ..training import FitResult, Method, TrunkResult, TwoStep, fit
 from ._arrays import evaluation_arrays
 from ._choose import Chosen, settle
-from ._config import RunConfig, to_toml
+from ._config import RunConfig, config_values, to_toml
 from ._environment import environment
 from ._memory import remember, write_memory
 from ._method import build_method
@@ -20,6 +20,7 @@ from ._prepare import Prepared, prepare
 from ._reporter import Reporter, Silent
 from ._warnings import precision_warnings
 from ._watch import KeptBranches
+from ._workplace import check_same_data, workplace
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -43,17 +44,31 @@ def run(
     chosen: Chosen | None = None,
     reporter: Reporter | None = None,
     throw: bool = True,
+    resumes: bool = False,
 ) -> Outcome:
     """Carry out a configuration and write a run folder.
 
     `prepared` data, a finished `trunk_result` and what was `chosen` are taken over where given, so that a
     comparison does not do the same work twice. With `throw=False` a fit that diverges is written like any
-    other, with the status "diverged".
+    other, with the status "diverged". What was broken off goes on with `resumes=True` and the same arguments.
     """
-    folder = prepare_directory(folder)
-    reporter = reporter or Silent()
+    request = {"command": "run", "config": config_values(config)}
+    with workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place:
+        return _carry_out(config, place, prepared, trunk_result, chosen, reporter or Silent(), throw)
+
+
+def _carry_out(
+    config: RunConfig,
+    folder: Path,
+    prepared: Prepared | None,
+    trunk_result: TrunkResult | None,
+    chosen: Chosen | None,
+    reporter: Reporter,
+    throw: bool,
+) -> Outcome:
     start = time.perf_counter()
     prepared = prepared or prepare(config, reporter=reporter)
+    check_same_data(prepared.data)
     chosen = chosen or settle(config, prepared, reporter=reporter)
     config, trunk_result = chosen.config, trunk_result or chosen.trunk_result
     # Nothing is chosen any more: what served for choosing now serves for training.

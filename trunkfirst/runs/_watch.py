@@ -13,8 +13,6 @@ from ..networks import Branch, Operator, Perceptron
 from ..regressors import ActiveNeurons
 from ..training import FitResult, Method, TwoStep
 
-_MOST = 50  # branches kept: with thousands of sensors each takes megabytes
-
 
 class KeptBranches:
     """Keeps branches during a fit and judges them on test samples after it, so that the fit cannot know."""
@@ -28,10 +26,9 @@ class KeptBranches:
         if not isinstance(method, TwoStep) or not isinstance(method.branch, ActiveNeurons):
             return method
         self._is_watching = True
-        every = -(-method.branch.iterations // _MOST)
 
         def keep(iteration: int, branch: Perceptron) -> None:
-            if iteration and iteration % every == 0:
+            if iteration:
                 self._kept[iteration] = branch
 
         return dc.replace(method, branch=dc.replace(method.branch, on_branch=keep))

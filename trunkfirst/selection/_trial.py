@@ -1,6 +1,7 @@
 """What candidates are compared on: coefficients to learn from training, and to hit on validation samples."""
 
 import dataclasses as dc
+import functools as ft
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
@@ -9,6 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from ..checkpoints import remember
 from ..data import AnyData, OperatorData
 from ..linear import principal_directions
 from ..networks import AbstractEncoder
@@ -103,10 +105,15 @@ def choose(
     with jax.enable_x64(True):
         key = jr.key(key) if isinstance(key, int) else key
         for name, candidate in candidates.items():
-            errors[name] = float(np.mean([trial.error(candidate, key=key) for trial in trials]))
+            found = remember(f"candidate {name}", ft.partial(_mean_error, trials, candidate, key))
+            errors[name] = float(found["error"][0])
             if on_error is not None:
                 on_error(name, errors[name])
     return Choice(best_of(errors, list(candidates), nearly), errors)
+
+
+def _mean_error(trials: Sequence[Trial], candidate: Candidate, key: PRNGKeyArray) -> dict[str, np.ndarray]:
+    return {"error": np.array([np.mean([trial.error(candidate, key=key) for trial in trials])])}
 
 
 def best_of(errors: Mapping[str, float], names: Sequence[str], nearly: float = 1.0) -> str:

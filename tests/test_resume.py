@@ -1,0 +1,390 @@
+"""Broken off anywhere and resumed: the same bits, and little work done again."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from own_problems import Call, antiderivative
+
+from trunkfirst.checkpoints._journal import Journal
+from trunkfirst.data import write_data
+from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, UsageError
+from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
+from trunkfirst.minimisers._journey import Journey
+from trunkfirst.regressors import ActiveNeurons
+from trunkfirst.runs import RunConfig, compare, fit_own, make_config, resume, run
+
+INTERVAL = 30  # iterations between checkpoints: counted, where the package looks at the clock
+MOST_AGAIN = INTERVAL + 10  # the parts that are looked at have up to 10
+MODEL = "model/model.safetensors"
+TANH = {"activation": "tanh", "initialisation": "xavier"}
+SMALL: dict[str, Any] = {
+    "trunk": {"architecture": [1, 8, 6], "iterations": 80, "starts": 3, **TANH},
+    "branch": {"kind": "network", "encoder": "standardise", "architecture": [24, 8, 7], "iterations": 25, **TANH},
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "two-step": {"branch": {"encoder": "auto"}},
+    "everything chosen": {"branch": {"encoder": "auto", "kind": "auto"}, "loss": {"weights": "auto"}},
+    "intervals": {"output": {"intervals": True}},
+    "monolithic": {"method": "monolithic", "trunk": {"minimiser": "adam", "batch_samples": 8}},
+}
+
+
+class Crash(BaseException):
+    """As sudden as a power cut: nothing in the package knows it."""
+
+
+class Work:
+    """Counts iterations of minimisers and of active neurons, and breaks off after so many of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.done, self.limit, self.written = 0, sys.maxsize, 0
+        self.blow: type[BaseException] = Crash
+        go_on, iterate = Journey.go_on, ActiveNeurons._iterate
+
+        def counted(journey: Journey, *rest: Any) -> bool:
+            before = journey.done
+            is_complete = go_on(journey, *rest)
+            self.add(journey.done - before)
+            return is_complete
+
+        def counted_exchange(*arguments: Any) -> Any:
+            result = iterate(*arguments)
+            self.add(1)
+            return result
+
+        def is_due(_: Journal) -> bool:
+            if self.done < self.written + INTERVAL:
+                return False
+            self.written = self.done
+            return True
+
+        monkeypatch.setattr(Journal, "is_due", is_due)
+        monkeypatch.setattr(Journey, "go_on", counted)
+        monkeypatch.setattr(ActiveNeurons, "_iterate", counted_exchange)
+
+    def begin(self, limit: int = sys.maxsize) -> None:
+        """Count anew, up to a limit."""
+        self.done, self.written, self.limit = 0, 0, limit
+
+    def add(self, iterations: int) -> None:
+        self.done += iterations
+        if self.done >= self.limit:
+            self.limit = sys.maxsize
+            raise self.blow
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Work:
+    return Work(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "data.npz"
+    write_data(antiderivative(40), path)
+    return path
+
+
+def config_of(file: Path, **more: Any) -> RunConfig:
+    values: dict[str, Any] = {"data": {"file": str(file)}, **SMALL}
+    for name, value in more.items():
+        values[name] = {**values.get(name, {}), **value} if isinstance(value, dict) else value
+    return make_config(values)
+
+
+def without_seconds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_seconds(item) for key, item in value.items() if key != "seconds"}
+    return value
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Everything but the times."""
+    for folder in (one, other):
+        verify_manifest(folder)
+    assert not (other / "checkpoints").exists()
+    for name in (MODEL, "model/model.json", "config.toml"):
+        assert sha256_of(one / name) == sha256_of(other / name), name
+    assert without_seconds(read_json(one / "metrics.json")) == without_seconds(read_json(other / "metrics.json"))
+
+
+@pytest.mark.parametrize(
+    ("variant", "shares"),
+    [
+        ("two-step", (0.2, 0.6, 0.95)),
+        ("intervals", (0.9,)),
+        ("monolithic", (0.5,)),
+        pytest.param("two-step", (0.02, 0.15, 0.3, 0.5, 0.7, 0.85), marks=pytest.mark.slow),
+        pytest.param("everything chosen", (0.05, 0.3, 0.5, 0.7, 0.9, 0.98), marks=pytest.mark.slow),
+    ],
+)
+def test_broken_off_anywhere_a_run_ends_with_the_same_bits(
+    variant: str, shares: tuple[float, ...], file: Path, tmp_path: Path, work: Work
+):
+    config = config_of(file, **VARIANTS[variant])
+    run(config, tmp_path / "whole")
+    whole = work.done
+    for number, share in enumerate(shares):
+        folder = tmp_path / str(number)
+        work.begin(int(share * whole))
+        with pytest.raises(Crash):
+            run(config, folder)
+        assert not (folder / "metrics.json").exists()
+        resume(folder)
+        assert_same(tmp_path / "whole", folder)
+        assert work.done <= whole + MOST_AGAIN  # starting over does not pass
+
+
+def test_active_neurons_go_on_too(file: Path, tmp_path: Path, work: Work):
+    branch = {"kind": "active-neurons", "encoder": "principal:2", "activation": "relu", "iterations": 30}
+    config = config_of(file, branch=branch)
+    run(config, tmp_path / "whole")
+    whole = work.done
+    work.begin(whole - 12)
+    with pytest.raises(Crash):
+        run(config, tmp_path / "a")
+    resume(tmp_path / "a")
+    assert_same(tmp_path / "whole", tmp_path / "a")
+    assert work.done <= whole + MOST_AGAIN
+    curves = [read_npz(tmp_path / name / "anls.npz") for name in ("whole", "a")]
+    for name, values in curves[0].items():
+        assert np.array_equal(values, curves[1][name])
+
+
+def test_broken_off_again_and_again(file: Path, tmp_path: Path, work: Work):
+    config = config_of(file, **VARIANTS["two-step"])
+    run(config, tmp_path / "whole")
+    whole = work.done
+    work.begin()
+    crashes = 0
+    for crashes in range(1000):
+        work.limit = work.done + INTERVAL + 15
+        try:
+            run(config, tmp_path / "a", resumes=crashes > 0)
+            break
+        except Crash:
+            continue
+    assert_same(tmp_path / "whole", tmp_path / "a")
+    assert crashes > 3
+    assert work.done < whole + crashes * MOST_AGAIN
+
+
+def test_a_comparison_is_resumed(file: Path, tmp_path: Path, work: Work):
+    configs = [config_of(file, method=method) for method in ("two-step", "two-step-without-qr")]
+    compare(configs, tmp_path / "whole", seeds=2)
+    whole = work.done
+    work.begin(int(0.8 * whole))
+    with pytest.raises(Crash):
+        compare(configs, tmp_path / "a", seeds=2)
+    resume(tmp_path / "a")
+    assert work.done <= whole + MOST_AGAIN
+    for name in ("two-step-seed0", "two-step-seed1", "two-step-without-qr-seed1"):
+        assert_same(tmp_path / "whole" / name, tmp_path / "a" / name)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_adding_samples_is_resumed(keeps: bool, file: Path, tmp_path: Path, work: Work):
+    write_data(antiderivative(20, seed=1, modes=5 if keeps else 11), tmp_path / "new.npz")
+    run(config_of(file, trunk={"iterations": 200}), tmp_path / "first")
+    given = {"data": {"file": str(tmp_path / "new.npz")}, **SMALL}
+    work.done = 0
+    fit_own(given, tmp_path / "whole", earlier=tmp_path / "first")
+    whole = work.done
+    work.begin(whole // 2)
+    with pytest.raises(Crash):
+        fit_own(given, tmp_path / "a", earlier=tmp_path / "first")
+    resume(tmp_path / "a")
+    assert work.done <= whole + MOST_AGAIN
+    assert_same(tmp_path / "whole", tmp_path / "a")
+
+
+# -- damage
+
+
+@pytest.fixture
+def broken(file: Path, tmp_path: Path, work: Work) -> tuple[Path, int]:
+    """A run that was broken off near its end, and how many iterations a whole one takes."""
+    config = config_of(file, **VARIANTS["two-step"])
+    run(config, tmp_path / "whole")
+    whole = work.done
+    work.begin(int(0.9 * whole))
+    with pytest.raises(Crash):
+        run(config, tmp_path / "a")
+    return tmp_path / "a", whole
+
+
+@pytest.mark.parametrize("pattern", ["*.under-way", "*.finished"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "other run"])
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(
+    pattern: str, damage: str, broken: tuple[Path, int], work: Work
+):
+    folder, whole = broken
+    path = max((folder / "checkpoints").glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 16 * (damage == "flip")
+    identity = identity_of(folder)
+    changed = {
+        "flip": bytes(content),
+        "cut": bytes(content[:-7]),
+        "empty": b"",
+        "other run": resealed(bytes(content).replace(identity, b"0" * len(identity))),
+    }[damage]
+    path.write_bytes(changed)
+    work.begin()
+    with pytest.warns(RuntimeWarning, match=path.name):
+        resume(folder)
+    assert_same(folder.parent / "whole", folder)
+    assert work.done < 0.1 * whole + 2 * MOST_AGAIN
+
+
+def identity_of(folder: Path) -> bytes:
+    return hashlib.sha256((folder / "checkpoints" / "request.json").read_bytes()).hexdigest().encode()
+
+
+def resealed(content: bytes) -> bytes:
+    start = content.index(b"\n") + 1
+    payload = content[start + 64 :]
+    return content[:start] + hashlib.sha256(payload).hexdigest().encode() + payload
+
+
+def test_other_data_are_refused(file: Path, tmp_path: Path, work: Work):
+    mine = shutil.copy(file, tmp_path / "mine.npz")
+    work.begin(100)
+    with pytest.raises(Crash):
+        run(config_of(Path(mine)), tmp_path / "a")
+    write_data(antiderivative(40, seed=9), Path(mine))
+    with pytest.raises(DataError, match="not those that this run began with"):
+        resume(tmp_path / "a")
+    shutil.copy(file, mine)
+    resume(tmp_path / "a")
+
+
+# -- interrupts
+
+
+@pytest.mark.parametrize(("blow", "code"), [(KeyboardInterrupt, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_keeps_what_was_done(
+    blow: Any, code: int, file: Path, tmp_path: Path, work: Work, call: Call, monkeypatch: pytest.MonkeyPatch
+):
+    """It is the interrupt that writes the last checkpoint."""
+    monkeypatch.setattr(Journal, "is_due", lambda _: False)
+    config = config_of(file)
+    run(config, tmp_path / "whole")
+    toml = (tmp_path / "whole" / "config.toml").as_posix()
+    whole = work.done
+    work.begin(whole // 2)
+    if blow is KeyboardInterrupt:
+        work.blow = KeyboardInterrupt
+    else:
+        add = work.add
+
+        def terminate(iterations: int) -> None:
+            if work.done + iterations >= work.limit:
+                work.limit = sys.maxsize
+                os.kill(os.getpid(), signal.SIGTERM)
+            add(iterations)
+
+        monkeypatch.setattr(work, "add", terminate)
+    got, _, err = call("fit", "--config", toml, "--out", tmp_path / "a", "--quiet")
+    assert got == code
+    assert f"go on with: trunkfirst resume {tmp_path / 'a'}" in err
+    assert "Traceback" not in err
+    got, out, err = call("resume", tmp_path / "a", "--json")
+    assert (got, err) == (0, "")
+    assert '"status": "finished"' in out
+    assert sha256_of(tmp_path / "whole" / MODEL) == sha256_of(tmp_path / "a" / MODEL)
+    assert work.done <= whole + MOST_AGAIN
+    assert call("resume", tmp_path / "a")[1].endswith("nothing was left to do\n")
+
+
+def test_nothing_to_resume(tmp_path: Path, call: Call):
+    code, _, err = call("resume", tmp_path / "a")
+    assert code == UsageError.exit_code
+    assert "nothing to resume" in err
+
+
+# -- one process a folder
+
+
+def test_a_folder_in_use_is_refused(file: Path, tmp_path: Path, work: Work):
+    work.begin(100)
+    with pytest.raises(Crash):
+        run(config_of(file), tmp_path / "a")
+    hold = (
+        "import sys, time; from pathlib import Path; from trunkfirst.checkpoints import lock_folder\n"
+        "with lock_folder(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", hold, str(tmp_path / "a")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(FolderInUseError, match=f"in use by process {other.pid} on "):
+            resume(tmp_path / "a")
+        other.kill()
+    resume(tmp_path / "a")  # its owner is dead: the lock is worth nothing
+
+
+def test_a_full_disk_leaves_the_state_before_it(
+    file: Path, tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+):
+    config = config_of(file)
+    run(config, tmp_path / "whole")
+    written = 0
+    sync = os.fsync
+
+    def full(descriptor: int) -> None:
+        nonlocal written
+        written += 1
+        if written > 12:
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OutputNotWritableError, match=r"cannot write .*checkpoints.*No space left"):
+            run(config, tmp_path / "a")
+    resume(tmp_path / "a")
+    assert_same(tmp_path / "whole", tmp_path / "a")
+
+
+# -- a real process, really killed
+
+DELAYS = np.random.default_rng(0).uniform(0.3, 4.0, 10)
+
+
+def start(*arguments: object) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-c", "import sys; from trunkfirst.cli import main; sys.exit(main())"]
+    return subprocess.Popen([*command, *map(str, arguments)])
+
+
+def test_killed_ten_times(file: Path, tmp_path: Path):
+    """kill -9 at ten moments of one run, which is resumed after each."""
+    toml = "\n".join(
+        [
+            f'checkpoint_seconds = 0.2\n[data]\nfile = "{file.as_posix()}"',
+            '[trunk]\narchitecture = [1, 8, 6]\nactivation = "tanh"\niterations = 3000\nstarts = 4',
+            '[branch]\nkind = "network"\nencoder = "auto"\narchitecture = [24, 8, 7]\niterations = 300',
+        ]
+    )
+    (tmp_path / "config.toml").write_text(toml)
+    with start("fit", "--config", tmp_path / "config.toml", "--out", tmp_path / "whole", "--quiet") as process:
+        assert process.wait(300) == 0
+    process = start("fit", "--config", tmp_path / "config.toml", "--out", tmp_path / "a", "--quiet")
+    for delay in DELAYS:
+        while not list((tmp_path / "a").glob("checkpoints/request.json")):
+            time.sleep(0.05)
+        time.sleep(delay)
+        process.kill()
+        process.wait(60)
+        process = start("resume", tmp_path / "a", "--quiet")
+    assert process.wait(300) == 0
+    assert_same(tmp_path / "whole", tmp_path / "a")

@@ -1,0 +1,14 @@
+"""Long computations that can be broken off at any moment and taken up again, to the same bits."""
+
+from ._journal import Place, Snapshot, begin_step, is_keeping_checkpoints, keep_checkpoints, remember
+from ._lock import lock_folder
+
+__all__ = [
+    "Place",
+    "Snapshot",
+    "begin_step",
+    "is_keeping_checkpoints",
+    "keep_checkpoints",
+    "lock_folder",
+    "remember",
+]
