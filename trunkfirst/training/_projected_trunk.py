@@ -111,7 +111,8 @@ class ProjectedTrunk(AbstractTrunkFit):
             problem,
             [self.ridge * share for share in _FADES],
             self.minimiser,
-            iterations=fading,
+            iterations=self.iterations,
+            share=fading,
             # With little ridge left a ReLU trunk may only be stuck at its kinks, in long line searches.
             stopping=dc.replace(self.stopping, patience=min(self.stopping.patience, max(fading // 10, 10))),
             key=key,
