@@ -28,7 +28,7 @@ def test_the_tree_at_the_top_tells_the_code(kind: type[TrunkfirstError]):
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_each_is_also_a_common_exception(kind: type[TrunkfirstError]):
-    assert issubclass(kind, (ValueError, TypeError, OSError, ArithmeticError, ImportError))
+    assert issubclass(kind, (ValueError, TypeError, OSError, ArithmeticError, ImportError, MemoryError))
 
 
 def test_an_unknown_name_lists_the_known():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trunkfirst.regressors import ActiveNeurons
-from trunkfirst.regressors._active_neurons import _State
 from trunkfirst.regressors._exchange import Neurons, Samples, exchange_gains, fit_output, gain_bounds, products
+from trunkfirst.regressors._neuron_journey import NeuronState
 from trunkfirst.regressors._proposals import local_fits, pair_directions, random_neurons
 from trunkfirst.regressors._scores import Scores
 
@@ -94,5 +94,5 @@ def test_dead_neurons_go_first():
     dead = neurons.replace(4, neurons.directions[4], -100.0)
     fitted = fit_output(data, dead, ridge=1e-13)
     assert list(np.flatnonzero(fitted.is_dead)) == [4]
-    scores = ActiveNeurons(6)._scores(data, _State(dead, fitted), rng)
+    scores = ActiveNeurons(6)._scores(data, NeuronState(dead, fitted), rng)
     assert list(scores.replaceable) == [4]

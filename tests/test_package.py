@@ -21,6 +21,7 @@ DESIGNED = (
     "problems",
     "linear",
     "networks",
+    "checkpoints",
     "minimisers",
     "regressors",
     "training",

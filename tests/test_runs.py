@@ -13,7 +13,6 @@ from helpers import has_same_bits, waves
 from trunkfirst.data import OperatorData, Split
 from trunkfirst.errors import DivergedError, OutputExistsError, WidthError
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
-from trunkfirst.minimisers import Step
 from trunkfirst.networks import load
 from trunkfirst.runs import (
     Outcome,
@@ -201,7 +200,7 @@ def test_the_model_knows_nothing_of_test_samples(tmp_path: Path, encoder: str, p
         assert (digests[0] == digests[1]) == is_same
 
 
-# -- refusals and interrupts
+# -- refusals
 
 
 def test_a_folder_with_something_in_it_is_refused(outcome: Outcome):
@@ -218,17 +217,6 @@ def test_settings_that_do_not_fit_leave_the_folder_free(tmp_path: Path):
     assert not any((tmp_path / "a").glob("*"))
 
 
-class Impatient(Silent):
-    """Presses Ctrl-C in the third iteration of a stage."""
-
-    def __init__(self, stage: str):
-        self.stage = stage
-
-    def on_step(self, step: Step) -> None:
-        if (step.stage, step.iteration) == (self.stage, 3):
-            raise KeyboardInterrupt
-
-
 class Listening(Silent):
     """Remembers what is said."""
 
@@ -237,14 +225,6 @@ class Listening(Silent):
 
     def say(self, text: str) -> None:
         self.said.append(text)
-
-
-def test_an_interrupted_run_is_complete(tmp_path: Path):
-    found = run(config_of(), tmp_path / "a", prepared=prepared(), reporter=Impatient("branch"))
-    assert read_json(tmp_path / "a" / "metrics.json")["status"] == "interrupted"
-    assert found.metrics["branch"]["iterations"] == 3
-    verify_manifest(tmp_path / "a")
-    assert has_same_bits(load(tmp_path / "a"), found.result.operator)
 
 
 # -- comparisons
@@ -285,12 +265,6 @@ def test_another_step_1_is_not_shared(compared: Any):
     other = config_of("two-step-without-qr", trunk={"iterations": 6})
     found = compared([config_of(), other])
     assert found.outcomes[0].result.trunk_result is not found.outcomes[1].result.trunk_result
-
-
-def test_an_interrupt_ends_the_comparison(compared: Any, tmp_path: Path):
-    found = compared([config_of(method) for method in METHODS], reporter=Impatient("branch"))
-    assert [outcome.result.status for outcome in found.outcomes] == ["interrupted"]
-    verify_manifest(tmp_path / "all")
 
 
 def test_a_method_that_diverges_does_not_end_the_comparison(compared: Any, tmp_path: Path):

@@ -29,19 +29,21 @@ OnStep: TypeAlias = Callable[[Step], None]
 class Stopping:
     """When to stop early: below `target`, or after `patience` iterations that gained less than a share `gain`.
 
-    A tenth of that patience is enough for a hundredth of that gain: the search is stuck, as it may be at a kink.
+    With `stuck` also after so many iterations that gained less than a hundredth of that: at a kink of a ReLU
+    network, say, where every line search is long and in vain.
     """
 
     target: float = 0.0
     patience: int = 1000
     gain: float = 0.01
+    stuck: int | None = None
 
     def is_reached(self, history: Sequence[Step]) -> bool:
         """Whether the log so far is reason to stop."""
         return (
             history[-1].best_loss <= self.target
             or _gained_less(history, self.gain, self.patience)
-            or _gained_less(history, self.gain / 100, self.patience // 10)
+            or (self.stuck is not None and _gained_less(history, self.gain / 100, self.stuck))
         )
 
 

@@ -127,9 +127,11 @@ def _kept_trunk(config: RunConfig, operator: Operator, prepared: Prepared) -> Tr
 
 def _is_still_good(operator: Operator, old: AnyData, new: AnyData, earlier: Path, reporter: Reporter) -> bool:
     """Whether the earlier trunk represents the new outputs about as well as it did its own."""
-    test = read_json(earlier / "metrics.json").get("test") or {}
-    # Without test samples, those it was trained on must do.
-    before = float(test.get("optimal_mean_relative_l2") or evaluate(operator, old).optimal_errors.mean())
+    match read_json(earlier / "metrics.json"):
+        case {"test": {"optimal_mean_relative_l2": float(before)}}:
+            pass
+        case _:  # without test samples, those it was trained on must do
+            before = float(evaluate(operator, old).optimal_errors.mean())
     now = float(evaluate(operator, new).optimal_errors.mean())
     is_good = now <= _STILL_GOOD * before
     verdict = "kept; only the branch is trained" if is_good else "trained anew"

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from ..data import AnyData, Split, read_data
-from ..problems import make_data
+from ..problems import get_problem, make_data
 from ._config import RunConfig
+from ._needs import check_memory
 from ._reporter import Reporter, Silent
 
 
@@ -59,6 +60,8 @@ def prepare(config: RunConfig, *, data: AnyData | None = None, reporter: Reporte
 def _get(config: RunConfig, reporter: Reporter) -> AnyData:
     section = config.data
     if config.problem is not None:
+        problem = get_problem(config.problem)
+        check_memory(section.samples or problem.default_samples, len(problem.mesh.points))
         return make_data(
             config.problem, samples=section.samples, points=section.points, progress=reporter.on_samples
         )

@@ -16,6 +16,7 @@ from ._config import RunConfig, config_values, to_toml
 from ._environment import environment
 from ._memory import remember, write_memory
 from ._method import build_method
+from ._needs import check_memory
 from ._prepare import Prepared, prepare
 from ._reporter import Reporter, Silent
 from ._warnings import precision_warnings
@@ -69,6 +70,8 @@ def _carry_out(
     start = time.perf_counter()
     prepared = prepared or prepare(config, reporter=reporter)
     check_same_data(prepared.data)
+    numbers = (prepared.data.flat_inputs.size + prepared.data.outputs.size) // prepared.data.samples
+    check_memory(prepared.data.samples, numbers, is_loaded=True)
     chosen = chosen or settle(config, prepared, reporter=reporter)
     config, trunk_result = chosen.config, trunk_result or chosen.trunk_result
     # Nothing is chosen any more: what served for choosing now serves for training.

@@ -14,7 +14,7 @@ import numpy as np
 from ..checkpoints import is_keeping_checkpoints, keep_checkpoints, lock_folder, remember
 from ..data import AnyData
 from ..errors import DataError, OutputNotWritableError, Terminated, TrunkfirstError, UsageError
-from ..files import CHECKPOINTS, MANIFEST, prepare_directory, read_json, to_json, write_text
+from ..files import CHECKPOINTS, MANIFEST, prepare_directory, read_json, remove_leftovers, to_json, write_text
 
 _REQUEST = "request.json"
 
@@ -38,6 +38,7 @@ def workplace(
     text, place = to_json(request), folder / CHECKPOINTS
     with lock_folder(folder), _sigterm_raises():
         _make(place)
+        remove_leftovers(folder, older_than=0)
         write_text(place / _REQUEST, text)
         try:
             with keep_checkpoints(place, identity=hashlib.sha256(text.encode()).hexdigest(), interval=interval):

@@ -53,7 +53,7 @@ class ProjectedTrunk(AbstractTrunkFit):
     starts: int = 8
     ridge: float = 1e-3
     p: float = 2.0
-    stopping: Stopping = Stopping()
+    stopping: Stopping = Stopping(stuck=100)
 
     def fit(
         self, fields: AnyFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None

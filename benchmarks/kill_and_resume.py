@@ -1,0 +1,183 @@
+"""kill -9 at random moments of a run, in each of its stages, and resume: the same SHA-256 as a run in one go.
+
+    python benchmarks/kill_and_resume.py --kills 200
+
+Every kill has a run of its own, which is resumed after it; some are killed again while they resume. Processes are
+forked from one that has imported everything and computed nothing. A stage is held up for some milliseconds at its
+beginning, so that short ones can be hit.
+"""
+
+import argparse
+import functools as ft
+import mmap
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from _common import Table, options_for, publish
+
+from trunkfirst.cli._app import main as command
+from trunkfirst.files import sha256_of, verify_manifest
+from trunkfirst.problems import _parallel
+from trunkfirst.regressors import ProjectedNetwork
+from trunkfirst.runs import _run
+from trunkfirst.training import ProjectedTrunk, _projected_trunk, _two_step
+
+# What is done in a stage, and how long it may be held up at its beginning, in seconds.
+STAGES: dict[str, tuple[Any, str, float]] = {
+    "data": (_parallel, "solve_shard", 0.05),
+    "selection": (_run, "settle", 0.0),
+    "compression": (_projected_trunk, "compress", 0.05),
+    "trunk": (ProjectedTrunk, "fit", 0.0),
+    "orthonormalisation": (_two_step, "make_targets", 0.05),
+    "branch": (ProjectedNetwork, "fit", 0.02),
+    "evaluation and files": (_run, "evaluate", 0.05),
+}
+ARGUMENTS = ("nonlinear-conductivity", "--samples", "60", "--iterations", "400", "--quiet")
+SETTINGS = (
+    "trunk.architecture=[2,20,20]",
+    "branch.architecture=[1,20,21]",
+    "checkpoint_seconds=0.1",
+    "trunk.starts=4",
+)
+SETTINGS_OPTIONS = [f"--set={setting}" for setting in SETTINGS]
+MOST_SECONDS = 120.0
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """As many kills in every stage, then the table."""
+    options = options_for(__doc__, _add_options, argv)
+    kills = 2 if options.quick else options.kills
+    warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # nothing has been computed before the fork
+    rng = random.Random(0)
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        begin = time.perf_counter()
+        whole = _run_in_one_go(place)
+        seconds = time.perf_counter() - begin
+        hits: Counter[str] = Counter()
+        same: Counter[str] = Counter()
+        for number in range(kills):
+            wanted = list(STAGES)[number % len(STAGES)]
+            stage, digest = _kill_and_resume(place / str(number), wanted, rng, place)
+            hits[stage] += 1
+            same[stage] += digest == whole
+            shutil.rmtree(place / str(number))
+    rows = [(stage, hits[stage], same[stage]) for stage in (*STAGES, "elsewhere") if hits[stage]]
+    rows.append(("all", sum(hits.values()), sum(same.values())))
+    note = f"A run in one go takes {seconds:.1f} s here; the state is written down every 0.1 s."
+
+    def draw(axes: Any) -> None:
+        names = [row[0] for row in rows[:-1]]
+        axes.barh(names, [row[1] for row in rows[:-1]], color="0.8", label="killed")
+        axes.barh(names, [row[2] for row in rows[:-1]], height=0.4, label="resumed to the same bits")
+        axes.invert_yaxis()
+        axes.set(xlabel="runs", title="kill -9, then resume")
+        axes.legend(fontsize=8)
+
+    table = Table("kill -9 and resume", ("killed in", "kills", "resumed to the same SHA-256"), rows, [note])
+    publish("kill-and-resume", options, table, {"hits": hits, "same": same}, draw)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kills", type=int, default=200, help="how many")
+
+
+def _run_in_one_go(place: Path) -> str:
+    code = _wait(_start(place, ["run", *ARGUMENTS, *SETTINGS_OPTIONS, "--out", str(place / "whole")]))
+    assert code == 0, "the run in one go failed"
+    return _digest(place / "whole")
+
+
+def _kill_and_resume(folder: Path, wanted: str, rng: random.Random, place: Path) -> tuple[str, str]:
+    """The stage in which a run was killed, and the digest of the model that it ended with."""
+    folder.mkdir()
+    # Data are in the cache already, except where their making is to be broken off.
+    start = ft.partial(_start, place, cache=folder if wanted == "data" else None)
+    run = ["run", *ARGUMENTS, *SETTINGS_OPTIONS, "--out", str(folder / "run")]
+    go_on = ["resume", str(folder / "run"), "--quiet"]
+    stage = _kill_in(wanted, ft.partial(start, run), rng)
+    if rng.random() < 0.3:
+        _kill_in(wanted, ft.partial(start, go_on), rng)
+    code = _wait(start(go_on))
+    assert code == 0, f"resume failed with {code} after a kill in {stage}"
+    return stage, _digest(folder / "run")
+
+
+def _kill_in(wanted: str, start: Callable[[mmap.mmap, float], int], rng: random.Random) -> str:
+    """Start a process, wait until it reaches the stage wanted, and a little more, and kill it."""
+    board = mmap.mmap(-1, 1)
+    hold = STAGES[wanted][2]
+    child = start(board, hold)
+    number = list(STAGES).index(wanted) + 1
+    deadline = time.monotonic() + MOST_SECONDS
+    while board[0] != number and time.monotonic() < deadline and os.waitpid(child, os.WNOHANG) == (0, 0):
+        time.sleep(0.001)
+    time.sleep(rng.uniform(0.0, hold or 0.8))
+    stage = board[0]
+    try:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    except (ProcessLookupError, ChildProcessError):  # it had finished: then it was killed after its end
+        pass
+    return list(STAGES)[stage - 1] if stage else "elsewhere"
+
+
+def _start(
+    place: Path,
+    arguments: list[str],
+    board: mmap.mmap | None = None,
+    hold: float = 0.0,
+    *,
+    cache: Path | None = None,
+) -> int:
+    """A forked process that carries out a command and says on the `board` which stage it is in."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        os.environ["TRUNKFIRST_CACHE"] = str(cache or place)
+        # The same compiled programs in all processes: compiling would take most of the time.
+        jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        if board is not None:
+            for number, (owner, name, _) in enumerate(STAGES.values(), start=1):
+                setattr(owner, name, _announced(getattr(owner, name), board, number, hold))
+        os._exit(command(arguments))
+    finally:
+        os._exit(99)
+
+
+def _announced(function: Callable[..., Any], board: mmap.mmap, number: int, hold: float) -> Callable[..., Any]:
+    @ft.wraps(function)
+    def wrapped(*arguments: Any, **more: Any) -> Any:
+        before, board[0] = board[0], number
+        time.sleep(hold)
+        try:
+            return function(*arguments, **more)
+        finally:
+            board[0] = before
+
+    return wrapped
+
+
+def _wait(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _digest(folder: Path) -> str:
+    verify_manifest(folder)
+    return sha256_of(folder / "model" / "model.safetensors")
+
+
+if __name__ == "__main__":
+    main()
