@@ -203,6 +203,28 @@ def test_time_is_turned_into_iterations(
     assert by_hand.trunk.iterations == 60
 
 
+@pytest.mark.parametrize(
+    ("samples", "seconds", "trial", "whole"),
+    [(40, 1e-4, 80, 400), (40, 0.05, 20, 150), (600, 0.05, 80, 150), (600, 0.5, 20, 50)],
+)
+def test_choosing_is_bounded_too(
+    monkeypatch: pytest.MonkeyPatch, place: Path, samples: int, seconds: float, trial: int, whole: int
+):
+    """Five minutes: 45 s for some ten trials in each of the five folds, and 45 s for six fits of the branch."""
+    monkeypatch.setattr(budget, "_seconds_an_iteration", lambda *_: 0.01)
+    monkeypatch.setattr(budget, "_seconds_of_branch", lambda *_: seconds)
+    settings: dict[str, Any] = {"data": {"file": str(place / "train.npz")}, "trunk": NARROW}
+    branch = own_config(settings, antiderivative(samples), minutes=5).branch
+    assert (branch.trial_iterations, branch.iterations) == (trial, whole)
+    by_hand = own_config({**settings, "branch": {"iterations": 77}}, antiderivative(samples), minutes=5).branch
+    assert by_hand.iterations == 77
+
+
+def test_a_branch_iteration_is_measured():
+    config = own_config({"data": {"file": "x.npz"}, "trunk": {"iterations": 5}}, antiderivative(40), minutes=1)
+    assert 0 < budget._seconds_of_branch(config.branch, antiderivative(40)) < 60
+
+
 def test_minutes_are_written_down_as_iterations(call: Call, place: Path, tmp_path: Path):
     options = [option for option in OPTIONS if "iterations" not in option]
     arguments = ("--data", place / "train.npz", "--out", tmp_path / "a", "--minutes", "0.1", *options, "--quiet")
@@ -219,7 +241,7 @@ def test_minutes_are_written_down_as_iterations(call: Call, place: Path, tmp_pat
 def test_everything_chosen_is_told_written_and_run_again(
     call: Call, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(choices, "_CROSS_VALIDATED", 0)  # one split, not five
+    monkeypatch.setattr(choices, "CROSS_VALIDATED", 0)  # one split, not five
     monkeypatch.setattr(choices, "_DECAYS", (1e-3,))
     monkeypatch.setattr(choices, "_special", lambda *_: {})  # active neurons take long to compile
     options = [option for option in OPTIONS if "kind" not in option and "weights" not in option]
@@ -284,7 +306,7 @@ def test_every_candidate_can_be_built_and_survives_its_configuration(monkeypatch
     search.try_all(choices._with_decays("network, standardise", search.tried["network, standardise"]))
     search.try_all(choices._with_weights("kernel", search.tried["kernel, principal:4"], ("none",)))
     for updates in search.tried.values():
-        settled = choices._updated(config, updates)
+        settled = choices.updated(config, updates)
         method = build_method(settled, data)
         assert build_method(without_unused(settled, data), data) == method
 

@@ -6,13 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from own_problems import Call, antiderivative
+from test_runs import Listening
 
 from trunkfirst.checkpoints._journal import Journal
 from trunkfirst.data import write_data
@@ -306,6 +306,17 @@ def test_an_interrupt_keeps_what_was_done(
     assert call("resume", tmp_path / "a")[1].endswith("nothing was left to do\n")
 
 
+def test_other_versions_are_told(file: Path, tmp_path: Path, work: Work):
+    work.begin(100)
+    with pytest.raises(Crash):
+        run(config_of(file), tmp_path / "a")
+    path = tmp_path / "a" / "environment.json"
+    path.write_text(path.read_text().replace('"jax": "', '"jax": "0.'))
+    listener = Listening()
+    resume(tmp_path / "a", reporter=listener)
+    assert any("versions or flags are not those" in text for text in listener.said)
+
+
 def test_nothing_to_resume(tmp_path: Path, call: Call):
     code, _, err = call("resume", tmp_path / "a")
     assert code == UsageError.exit_code
@@ -358,40 +369,12 @@ def test_a_full_disk_leaves_the_state_before_it(
 
 # -- a real process, really killed
 
-DELAYS = np.random.default_rng(0).uniform(1.0, 5.0, 10)
 
-
-def start(folder: Path, *arguments: object) -> "subprocess.Popen[bytes]":
-    """With programs that are compiled once for all processes: compiling would take most of the time."""
-    command = [sys.executable, "-c", "import sys; from trunkfirst.cli import main; sys.exit(main())"]
-    compiled = {
-        "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-    return subprocess.Popen([*command, *map(str, arguments)], env=os.environ | compiled)
-
-
-def test_killed_ten_times(file: Path, tmp_path: Path):
-    """kill -9 at ten moments of one run, which is resumed after each."""
-    toml = "\n".join(
-        [
-            f'checkpoint_seconds = 0.2\n[data]\nfile = "{file.as_posix()}"',
-            '[trunk]\narchitecture = [1, 8, 6]\nactivation = "tanh"\niterations = 1000\nstarts = 4',
-            '[branch]\nkind = "network"\nencoder = "standardise"\narchitecture = [24, 8, 7]\niterations = 100',
-        ]
-    )
-    (tmp_path / "config.toml").write_text(toml)
-    with start(
-        tmp_path, "fit", "--config", tmp_path / "config.toml", "--out", tmp_path / "whole", "--quiet"
-    ) as process:
-        assert process.wait(300) == 0
-    process = start(tmp_path, "fit", "--config", tmp_path / "config.toml", "--out", tmp_path / "a", "--quiet")
-    for delay in DELAYS:
-        while not list((tmp_path / "a").glob("checkpoints/request.json")):
-            time.sleep(0.05)
-        time.sleep(delay)
-        process.kill()
-        process.wait(60)
-        process = start(tmp_path, "resume", tmp_path / "a", "--quiet")
-    assert process.wait(300) == 0
-    assert_same(tmp_path / "whole", tmp_path / "a")
+def test_killed_ten_times(tmp_path: Path):
+    """kill -9 in every stage, by the benchmark; the run to compare with has but one core."""
+    script = Path(__file__).parents[1] / "benchmarks" / "kill_and_resume.py"
+    command = [sys.executable, str(script), "--kills", "10", "--out", str(tmp_path)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=900)
+    found = read_json(tmp_path / "kill-and-resume.json")["table"]["rows"]
+    assert found[-1] == ["all", 10, 10]
+    assert len(found) > 5

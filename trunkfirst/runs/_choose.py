@@ -20,23 +20,21 @@ from ..training import (
     parse_encoding,
     prepare,
 )
-from ._config import BranchSection, RunConfig
+from ._config import BranchSection, RunConfig, Updates, updated
 from ._method import BRIEF_ITERATIONS, NETWORK_KINDS, branch_settings, build_method, build_regressor
 from ._own_data import CONVOLUTION
 from ._prepare import Prepared
 from ._reporter import Reporter
 
 # With fewer samples than this, one split says little: every sample takes its turn.
-_CROSS_VALIDATED = 500
-_FOLDS = 5
-# Iterations of a network while its encoder is looked for, and then its decay, where overfitting must show.
-_FIRST_LOOK, _SECOND_LOOK = 80, 200
+CROSS_VALIDATED = 500
+FOLDS = 5
+# A network is given more iterations while its decay is looked for, because overfitting must show.
+_LONGER_LOOK = 2.5
 _DECAYS = (1e-4, 1e-6, 1e-8)
 _MOST_FOR_KERNEL = 4000
 # Encoders, best for a kernel, that networks are tried with.
 _BEST_ENCODERS = 2
-
-Updates = dict[str, dict[str, Any]]
 
 
 @dc.dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Chosen:
         """The same choice for another configuration, which differs in method or seed."""
         branch = {"encoder": self.config.branch.encoder, "kind": self.config.branch.kind}
         updates = {"branch": branch, "loss": {"weights": self.config.loss.weights}}
-        return dc.replace(self, config=_updated(config, updates))
+        return dc.replace(self, config=updated(config, updates))
 
     def summary(self) -> dict[str, Any] | None:
         """The part `chosen` of `metrics.json`."""
@@ -90,7 +88,7 @@ def settle(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Chos
         _try_kinds(search, encoders, weights[0])
     best_network = search.best(NETWORK_KINDS)
     if best_network is not None and search.kind(best_network) == "network":
-        search.try_all(_with_decays(best_network, search.tried[best_network]), _SECOND_LOOK)
+        search.try_all(_with_decays(best_network, search.tried[best_network]), _LONGER_LOOK)
         best_network = search.best(NETWORK_KINDS)
     search.try_all(_with_weights(search.best(), search.tried[search.best()], weights[1:]))
     name = search.best()
@@ -121,12 +119,13 @@ class _Search:
         self.tried: dict[str, Updates] = {}
         self.errors: dict[str, float] = {}
 
-    def try_all(self, options: Mapping[str, Updates], most: int = _FIRST_LOOK) -> None:
-        """Try candidates, if there are any; networks with so many iterations at most."""
+    def try_all(self, options: Mapping[str, Updates], longer: float = 1.0) -> None:
+        """Try candidates, if there are any; networks with so many times the usual iterations."""
         if not options:
             return
+        most = int(longer * self.config.branch.trial_iterations)
         candidates = {
-            name: _candidate(_updated(self.config, updates), self.data, most) for name, updates in options.items()
+            name: _candidate(updated(self.config, updates), self.data, most) for name, updates in options.items()
         }
         self.tried |= options
         self.errors |= choose(self._trials, candidates, key=self.config.seed, on_error=self._say).errors
@@ -160,7 +159,7 @@ def _chosen(
     config: RunConfig, search: _Search, name: str, best_network: str | None, step1: TrunkResult | None
 ) -> Chosen:
     """With step 1, if it was carried out with the weights that were chosen: config.toml must give it again."""
-    settled = _updated(config, search.tried[name])
+    settled = updated(config, search.tried[name])
     is_same = _bare_weights(config) == settled.loss.weights
     return Chosen(settled, Choice(name, search.errors), best_network, step1 if is_same else None)
 
@@ -200,11 +199,6 @@ def _with_weights(name: str, base: Updates, weights: tuple[str, ...]) -> dict[st
     return {f"{name}, weights {weight}": {**base, "loss": {"weights": weight}} for weight in weights}
 
 
-def _updated(config: RunConfig, updates: Updates) -> RunConfig:
-    sections = {name: getattr(config, name).model_copy(update=values) for name, values in updates.items()}
-    return config.model_copy(update=sections)
-
-
 def _candidate(config: RunConfig, data: AnyData, most: int) -> Candidate:
     section = config.branch
     return Candidate(
@@ -227,9 +221,9 @@ def _trials(config: RunConfig, prepared: Prepared, reporter: Reporter) -> tuple[
         return [trial], step1
     split = prepared.split
     rest = np.union1d(split.train, split.validation)
-    if config.branch.kind != "auto" or len(rest) >= _CROSS_VALIDATED:
+    if config.branch.kind != "auto" or len(rest) >= CROSS_VALIDATED:
         return [_aligned_trial(config, prepared.data, split)], None
-    parts = np.array_split(np.random.default_rng(config.data.split_seed).permutation(rest), _FOLDS)
+    parts = np.array_split(np.random.default_rng(config.data.split_seed).permutation(rest), FOLDS)
     splits = [Split(np.setdiff1d(rest, part), np.sort(part), split.test) for part in parts]
     return [_aligned_trial(config, prepared.data, each) for each in splits], None
 
@@ -267,7 +261,7 @@ def _bare_method(config: RunConfig, data: AnyData) -> TwoStep:
         "branch": {"encoder": "none", "kind": "linear"},
         "loss": {"weights": _bare_weights(config)},
     }
-    method = build_method(_updated(config, updates).model_copy(update={"method": "two-step"}), data)
+    method = build_method(updated(config, updates).model_copy(update={"method": "two-step"}), data)
     assert isinstance(method, TwoStep)
     return method
 

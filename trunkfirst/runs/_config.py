@@ -105,6 +105,11 @@ class BranchSection(Descent):
         description="auto (chosen on validation), none, standardise, log, inverse, inverse-root, principal:3, "
         "predictive:8, legendre:8, chebyshev:8, fourier:9; several inputs each its own: a=log,f=principal:8",
     )
+    trial_iterations: int = Field(
+        default=80,
+        ge=1,
+        description="iterations of a network while auto compares; for its decay 2.5 times as many",
+    )
     train_transform: bool = Field(default=False, description="monolithic only: train the transform T too")
 
 
@@ -158,6 +163,15 @@ class RunConfig(Section):
         return self.problem or Path(self.data.file or "data").stem
 
 
+Updates: TypeAlias = dict[str, dict[str, Any]]
+
+
+def updated(config: RunConfig, updates: Updates) -> RunConfig:
+    """The configuration with some settings of its sections changed."""
+    sections = {name: getattr(config, name).model_copy(update=values) for name, values in updates.items()}
+    return config.model_copy(update=sections)
+
+
 _ADAM_ONLY = ("rate", "halve_every", "batch_samples", "batch_points")
 _ORTHONORMALISE = {f"orthonormalise.{name}" for name in OrthonormaliseSection.model_fields}
 
@@ -183,6 +197,8 @@ def unused_settings(config: RunConfig) -> set[str]:
     is_network = config.branch.kind in ("network", "convolution", "auto")
     if not is_network or is_monolithic or not config.branch.projected:
         unused |= {"branch.decay"}
+    if "auto" not in (config.branch.encoder, config.branch.kind, config.loss.weights):
+        unused |= {"branch.trial_iterations"}
     if not is_network:
         unused |= {"branch.skip"}
     if not is_network or config.branch.kind == "convolution":

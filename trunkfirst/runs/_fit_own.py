@@ -15,7 +15,7 @@ from ..networks import Operator, load
 from ..training import TrunkResult, reuse_trunk
 from ..training import prepare as make_ready
 from ._choose import settle
-from ._config import RunConfig, config_values, load_config, make_config, put
+from ._config import RunConfig, config_values, load_config, make_config, merge, put
 from ._method import build_method
 from ._minutes import within_minutes
 from ._own_data import with_own_values
@@ -32,7 +32,9 @@ def own_config(given: dict[str, Any], data: AnyData, *, minutes: float) -> RunCo
     """The configuration for `data`: what is `given` by hand, the rest from the arrays and the time allowed."""
     config = make_config(with_own_values(given, data))
     has_count = "iterations" in given.get("trunk", {})
-    return config if has_count else within_minutes(config, data, minutes)
+    if has_count:
+        return config
+    return make_config(merge(within_minutes(config, data, minutes).model_dump(), given))
 
 
 def fit_own(

@@ -4,25 +4,38 @@ import dataclasses as dc
 import time
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
 from ..data import AnyData
 from ..minimisers import minimise
-from ..training import ProjectedTrunk, SeparateTrunks, TwoStep, prepare, trunk_problems
-from ._config import RunConfig
-from ._method import build_method
+from ..training import (
+    ProjectedTrunk,
+    SeparateTrunks,
+    StandardisedInputs,
+    TwoStep,
+    prepare,
+    trunk_problems,
+)
+from ._choose import CROSS_VALIDATED, FOLDS
+from ._config import BranchSection, RunConfig, Updates, updated
+from ._method import branch_settings, build_method, build_regressor
 
-# The trunk's share of the time; the rest is for choosing, the branch and the report.
-_TRUNK_SHARE = 0.4
+# Shares of the time; the rest is for what has no iterations: closed forms, compiling, the report.
+_TRUNK_SHARE, _TRIALS_SHARE, _BRANCH_SHARE = 0.4, 0.15, 0.15
 # Starts and their halving cost about half as much again as the iterations asked for.
 _WITH_STARTS = 1.5
 _FEWEST, _MOST = 200, 6000
 _WARM_UP, _TIMED = 5, 20
+# Trials of networks while choosing, of `trial_iterations` each, and fits of the branch, with those for intervals.
+_TRIALS, _BRANCH_FITS = 10, 6
+_FEWEST_TRIAL, _FEWEST_BRANCH = 20, 50
+_MOST_ROWS = 4000
 
 
 def within_minutes(config: RunConfig, data: AnyData, minutes: float) -> RunConfig:
-    """The configuration with as many trunk iterations as fit into the time, measured on a few of them."""
+    """The configuration with as many iterations as fit into the time, measured on a few of them."""
     branch = config.branch.model_copy(update={"encoder": "none", "kind": "linear"})
     method = build_method(config.model_copy(update={"branch": branch}), data)
     trunk = method.trunk
@@ -32,8 +45,35 @@ def within_minutes(config: RunConfig, data: AnyData, minutes: float) -> RunConfi
         return config
     seconds = _seconds_an_iteration(method, trunk, data)
     count = int(_TRUNK_SHARE * 60 * minutes / seconds / _WITH_STARTS / times)
-    count = max(_FEWEST, min(_MOST, _two_digits(count)))
-    return config.model_copy(update={"trunk": config.trunk.model_copy(update={"iterations": count})})
+    updates: Updates = {"trunk": {"iterations": max(_FEWEST, min(_MOST, _two_digits(count)))}}
+    if config.branch.kind == "auto" and config.branch.projected:
+        updates["branch"] = _branch_counts(config.branch, data, minutes)
+    return updated(config, updates)
+
+
+def _branch_counts(section: BranchSection, data: AnyData, minutes: float) -> dict[str, int]:
+    """Iterations of trials and of the branch itself; fewer than usual only where time is short."""
+    seconds = _seconds_of_branch(section, data)
+    folds = FOLDS if data.samples < CROSS_VALIDATED else 1
+    trial = int(_TRIALS_SHARE * 60 * minutes / seconds / _TRIALS / folds)
+    whole = int(_BRANCH_SHARE * 60 * minutes / seconds / _BRANCH_FITS)
+    return {
+        "trial_iterations": min(section.trial_iterations, max(_FEWEST_TRIAL, _two_digits(trial))),
+        "iterations": min(section.iterations, max(_FEWEST_BRANCH, _two_digits(whole))),
+    }
+
+
+def _seconds_of_branch(section: BranchSection, data: AnyData) -> float:
+    """Of an iteration of the network on standardised inputs, for random targets."""
+    rows = min(data.samples, _MOST_ROWS)
+    network = section.model_copy(update={"kind": "network", "iterations": _WARM_UP + _TIMED})
+    regressor = build_regressor(network, branch_settings(network, data))
+    targets = np.random.default_rng(0).normal(size=(rows, section.architecture[-1] * data.channels))
+    with jax.enable_x64(True):
+        inputs = StandardisedInputs().fit(data)(jnp.asarray(data.flat_inputs[:rows], jnp.float64))
+        fitted = regressor.with_groups((inputs.shape[1],)).fit(inputs, jnp.asarray(targets), key=jr.key(0))
+    first, last = fitted.history[min(_WARM_UP, len(fitted.history) - 2)], fitted.history[-1]
+    return (last.seconds - first.seconds) / max(last.iteration - first.iteration, 1)
 
 
 def _seconds_an_iteration(method: TwoStep, trunk_fit: ProjectedTrunk, data: AnyData) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..data import AnyData, OperatorData, Split
 from ..evaluation import Evaluation, Intervals, conformal_intervals, evaluate, kernel_baseline
-from ..files import to_json, write_json, write_manifest, write_npz, write_text
+from ..files import read_json, to_json, write_json, write_manifest, write_npz, write_text
 from ..networks import save
 from ..training import FitResult, Method, TrunkResult, TwoStep, fit
 from ._arrays import evaluation_arrays
@@ -79,7 +79,7 @@ def _carry_out(
     branches = KeptBranches()
     method = branches.watch(build_method(config, train))
     reporter.say(describe(config))
-    write_json(folder / "environment.json", environment())
+    _note_environment(folder / "environment.json", reporter)
     write_text(folder / "config.toml", to_toml(config))
     result = fit(train, method, key=config.seed, trunk_result=trunk_result, on_step=reporter.on_step, throw=throw)
     warnings = precision_warnings(config, result, train)
@@ -99,6 +99,13 @@ def _carry_out(
     outcome = Outcome(folder, config, metrics, result, test, evaluation)
     _write(outcome)
     return outcome
+
+
+def _note_environment(path: Path, reporter: Reporter) -> None:
+    now = environment()
+    if path.exists() and read_json(path) != now:
+        reporter.say("warning: versions or flags are not those that this run began with; its bits may differ")
+    write_json(path, now)
 
 
 def _intervals(config: RunConfig, train: AnyData, method: Method, result: FitResult) -> Intervals | None:
