@@ -9,6 +9,8 @@ TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 demo: .venv/ready
 	rm -rf runs/demo
 	$(BIN)/trunkfirst compare nonlinear-conductivity --iterations 2000 --set branch.iterations=50 --out runs/demo
+	$(BIN)/trunkfirst export runs/demo/two-step-seed0 --to html --out runs/demo/explorer.html
+	@echo "open runs/demo/report.html to read, runs/demo/explorer.html to play"
 
 test: lint
 	$(TEST) -m "not slow"

@@ -47,6 +47,7 @@ def _worst(evaluation: Evaluation, test: AnyData) -> dict[str, np.ndarray]:
     points = test.points if isinstance(test, OperatorData) else test.points[indices]
     return {
         "worst_indices": indices,
+        "worst_inputs": test.flat_inputs[indices],
         "worst_channels": channels,
         "worst_points": np.broadcast_to(points, (len(indices), *points.shape[-2:])),
         "worst_targets": fields(test.outputs),

@@ -3,6 +3,17 @@
 from ._export import FORMATS, Exported, export
 from ._graph import Function, Graph, Operation
 from ._javascript import to_javascript
+from ._page import explorer_page
 from ._trace import trace
 
-__all__ = ["FORMATS", "Exported", "Function", "Graph", "Operation", "export", "to_javascript", "trace"]
+__all__ = [
+    "FORMATS",
+    "Exported",
+    "Function",
+    "Graph",
+    "Operation",
+    "explorer_page",
+    "export",
+    "to_javascript",
+    "trace",
+]

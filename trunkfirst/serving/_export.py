@@ -8,17 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import PrecisionError, UnknownNameError
+from ..errors import PrecisionError, UnknownNameError, UsageError
 from ..files import atomic_write
 from ..networks import Operator, load
 from ._numpy import to_numpy
 from ._onnx import to_onnx
+from ._page import explorer_page
 from ._precision import check_single, training_samples
 from ._stablehlo import to_stablehlo
 from ._trace import trace
 
 FORMATS: dict[str, Callable[..., bytes]] = {"onnx": to_onnx, "stablehlo": to_stablehlo, "numpy": to_numpy}
 _PRECISIONS = ("single", "double")
+_PAGE = "html"
 
 
 @dc.dataclass(frozen=True)
@@ -40,16 +42,19 @@ def export(
     precision: str | None = None,
     samples: tuple[Float[np.ndarray, "samples sensors"], Float[np.ndarray, "points coordinates"]] | None = None,
 ) -> Exported:
-    """Write an operator as "onnx", "stablehlo" or "numpy" into the file `path`, which is whole or not there.
+    """Write an operator as "onnx", "stablehlo", "numpy" or "html" into the file `path`, whole or not at all.
 
     `source` is an operator, or a folder written by `run`, `fit` or `save`. The precision, "single" or "double", is
     that of the operator where nothing is said. A double operator is rounded to single precision only where that
     changes its outputs by less than 1e-5, measured on `samples` = (inputs, points); a run folder has its own.
+    "html", the explorer page, is made from a run folder alone, always in double precision.
     """
-    if to not in FORMATS:
-        raise UnknownNameError("format", to, tuple(FORMATS))
+    if to not in (*FORMATS, _PAGE):
+        raise UnknownNameError("format", to, (*FORMATS, _PAGE))
     if precision not in (None, *_PRECISIONS):
         raise UnknownNameError("precision", precision, _PRECISIONS)
+    if to == _PAGE:
+        return _export_page(source, Path(path), precision)
     operator = source if isinstance(source, Operator) else load(source)
     graph = trace(operator)
     is_double = operator.dtype == jnp.float64
@@ -65,7 +70,18 @@ def export(
                 "the folder of a run, which remembers some, or export in double precision"
             )
         error = check_single(graph, *samples)
-    content = FORMATS[to](graph, double=double)
+    return _write(Path(path), to, FORMATS[to](graph, double=double), "double" if double else "single", error)
+
+
+def _export_page(source: Operator | Path | str, path: Path, precision: str | None) -> Exported:
+    if isinstance(source, Operator):
+        raise UsageError("the page shows what a run remembers beside its operator: give the folder of a run")
+    if precision == "single":
+        raise UsageError("the page computes in double precision, as JavaScript does; leave precision out")
+    return _write(path, _PAGE, explorer_page(Path(source)), "double", None)
+
+
+def _write(path: Path, to: str, content: bytes, precision: str, error: float | None) -> Exported:
     with atomic_write(path) as file:
         file.write(content)
-    return Exported(Path(path), to, "double" if double else "single", len(content), error)
+    return Exported(path, to, precision, len(content), error)

@@ -1,0 +1,339 @@
+"""The explorer page: its arithmetic in Node, from the file as it was written, and the page in a real browser."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from explorer_browser import Browser, browser_at
+from explorer_runs import HOSTILE, MAKERS, SQUARE, write_run
+from own_problems import Call
+from scipy.spatial import KDTree
+
+from trunkfirst.errors import CorruptFileError, UsageError
+from trunkfirst.files import read_npz, write_manifest, write_npz
+from trunkfirst.networks import Operator, load
+from trunkfirst.runs import read_memory
+from trunkfirst.serving import _table, explorer_page, export
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder and its page for each of the makers."""
+    place = tmp_path_factory.mktemp("runs")
+    for name, maker in MAKERS.items():
+        write_run(place / name, *maker())
+        export(place / name, "html", place / f"{name}.html")
+    return place
+
+
+def content_of(page: Path) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="content">(.*?)</script>', page.read_text("utf-8"))
+    assert found is not None
+    return json.loads(found[1])
+
+
+def unpack(packed: dict[str, Any]) -> np.ndarray:
+    raw = np.frombuffer(base64.b64decode(packed["bytes"]), f"<{packed['type']}")
+    return raw.reshape(packed["shape"])
+
+
+# -- the arithmetic, in Node
+
+HARNESS = """
+const content = JSON.parse(require("fs").readFileSync(process.argv[2], "utf8"));
+const asked = JSON.parse(require("fs").readFileSync(process.argv[3], "utf8"));
+const model = makeModel(content);
+const found = asked.map(({ values, point }) => {
+  const inputs = model.inputsOf(values), coefficients = model.coefficientsOf(inputs);
+  const channels = content.channels.map((_, channel) => [
+    [...model.fieldOf(coefficients, channel)], model.valueAt(coefficients, point, channel)]);
+  return { inputs: [...inputs], channels, strangeness: model.strangeness(values) };
+});
+console.log(JSON.stringify(found));
+"""
+
+
+def run_node(page: Path, folder: Path, asked: list[dict[str, Any]], harness: str = HARNESS) -> Any:
+    """What the script of a page computes."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    found = re.search(r"<script>(.*?)</script>", page.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    (folder / "page.js").write_text(found[1] + harness, encoding="utf-8")
+    (folder / "content.json").write_text(json.dumps(content_of(page)), encoding="utf-8")
+    (folder / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
+    command = [node, str(folder / "page.js"), str(folder / "content.json"), str(folder / "asked.json")]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def compare(page: Path, operator: Operator, points: np.ndarray, folder: Path, most: float) -> None:
+    """Fields and single values of the page against `operator.predict`."""
+    content = content_of(page)
+    values = unpack(content["seen"])[::5] * 1.01
+    places = points[: len(values)] * 0.9
+    asked = [{"values": v.tolist(), "point": p.tolist()} for v, p in zip(values, places, strict=True)]
+    found = run_node(page, folder, asked)
+    inputs = np.array([each["inputs"] for each in found])
+    assert np.allclose(inputs, unpack(content["base"]) + values @ unpack(content["shapes"]), rtol=0, atol=1e-12)
+    expected, alone = (operator.predict(inputs, at).reshape(len(inputs), len(at), -1) for at in (points, places))
+    for k, each in enumerate(found):
+        assert len(each["channels"]) == expected.shape[2]
+        for channel, (field, value) in enumerate(each["channels"]):
+            size = np.abs(expected[k, :, channel]).max()
+            assert np.abs(np.array(field) - expected[k, :, channel]).max() / size < most
+            assert abs(value - alone[k, k, channel]) / size < most
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_node_computes_what_python_does(runs: Path, tmp_path: Path, name: str):
+    points = read_npz(runs / name / "training.npz")["points"]
+    compare(runs / f"{name}.html", load(runs / name), points, tmp_path, 1e-12)
+
+
+def test_the_command(runs: Path, tmp_path: Path, call: Call):
+    out = tmp_path / "page.html"
+    code, printed, err = call("export", runs / "space", "--to", "html", "--out", out, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(printed)["bytes"] == out.stat().st_size
+    assert out.read_bytes() == (runs / "space.html").read_bytes()
+
+
+def test_large_tables_are_rounded_or_thinned(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    operator = load(runs / "numbers")
+    points = read_npz(runs / "numbers" / "training.npz")["points"]
+    monkeypatch.setattr(_table, "_MOST_BYTES", 81 * 5 * 4)
+    page = tmp_path / "page.html"
+    export(runs / "numbers", "html", page)
+    assert content_of(page)["table"]["type"] == "f4"
+    compare(page, operator, points, tmp_path, 1e-5)
+    monkeypatch.setattr(_table, "MOST_ERROR", 0.0)
+    export(runs / "numbers", "html", page)
+    content = content_of(page)
+    assert content["table"]["type"] == "f8"
+    assert "Drawn at 40 of 81 points." in content["notes"]
+    compare(page, operator, unpack(content["points"]), tmp_path, 1e-12)
+
+
+def test_a_strange_input_is_told_as_in_python(runs: Path, tmp_path: Path):
+    known = read_memory(runs / "space").familiarity
+    assert known is not None
+    values = np.array([[1.5, 1.5], [1.1, 1.9], [9.0, 1.5], [1.5, -4.0]])
+    found = run_node(runs / "space.html", tmp_path, [{"values": v.tolist(), "point": [0, 0, 0]} for v in values])
+    assert [each["strangeness"] > 1.5 for each in found] == known.is_strange(values).tolist()
+    distances = np.asarray(KDTree(known.seen).query((values - known.centre) @ known.matrix)[0])
+    assert [each["strangeness"] for each in found] == pytest.approx(distances / known.distance)
+
+
+# -- what is in the file
+
+
+def test_groups_and_sliders(runs: Path):
+    content = content_of(runs / "functions.html")
+    assert [group["name"] for group in content["groups"]] == [HOSTILE, "g"]
+    assert [len(group["sliders"]) for group in content["groups"]] == [4, 1]  # four cosines make the functions
+    memory = read_memory(runs / "functions")
+    assert memory.familiarity is not None
+    trained = memory.familiarity.centre + memory.familiarity.seen @ np.linalg.pinv(memory.familiarity.matrix)
+    reached = unpack(content["base"]) + unpack(content["seen"]) @ unpack(content["shapes"])
+    assert np.abs(reached - trained).max() < 1e-10
+    slider = content["groups"][1]["sliders"][0]
+    assert (slider["low"], slider["high"]) == pytest.approx((trained[:, -1].min(), trained[:, -1].max()))
+    (wide,) = content_of(runs / "logarithm.html")["groups"][0]["sliders"]
+    assert wide["is_logarithmic"]
+    assert wide["start"] > 0
+    assert [s["name"] for s in content_of(runs / "numbers.html")["groups"][0]["sliders"]] == ["a", "b", HOSTILE]
+
+
+def test_samples_are_those_of_the_evaluation(runs: Path):
+    arrays = read_npz(runs / "numbers" / "evaluation.npz")
+    example, worst, *others = content_of(runs / "numbers.html")["samples"]
+    assert len(others) == 2
+    assert np.array_equal(unpack(example["inputs"]), arrays["example_input"])
+    assert np.array_equal(unpack(example["truths"]["0"]), arrays["example_target"])
+    assert np.array_equal(unpack(worst["truths"]["0"]), arrays["worst_targets"][0])
+    labels = [arrays[f"labels.{name}"][arrays["worst_indices"][0]] for name in ("a", "b", HOSTILE)]
+    assert unpack(worst["inputs"]).tolist() == labels
+    (only,) = content_of(runs / "functions.html")["samples"]
+    assert [unpack(only["truths"][channel]).shape for channel in "01"] == [(40,), (40,)]
+
+
+def test_the_file_is_closed(runs: Path):
+    """Nothing outside is named, and the policy lets no script run but the page's own."""
+    text = (runs / "functions.html").read_text("utf-8")
+    assert not re.search(r"https?:|//cdn|@import|url\(", text)
+    script = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert len(script) == 1
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text
+    assert "default-src 'none'" in text
+    assert HOSTILE not in text
+
+
+def test_refusals(runs: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match=r"is no run folder: the page needs training\.npz"):
+        explorer_page(runs / "numbers" / "model")
+    with pytest.raises(UsageError, match="give the folder of a run"):
+        export(load(runs / "numbers"), "html", tmp_path / "page.html")
+    with pytest.raises(UsageError, match="leave precision out"):
+        export(runs / "numbers", "html", tmp_path / "page.html", precision="single")
+    folder = tmp_path / "broken"
+    shutil.copytree(runs / "numbers", folder)
+    arrays = read_npz(folder / "evaluation.npz")
+    for changed in ({"triangles": arrays["triangles"] + 9}, {"example_input": arrays["example_input"][:2]}):
+        write_npz(folder / "evaluation.npz", arrays | changed)
+        write_manifest(folder)
+        with pytest.raises(CorruptFileError, match="does not hold test samples"):
+            explorer_page(folder)
+
+
+def test_without_test_samples_it_says_so(tmp_path: Path):
+    write_run(tmp_path / "run", *MAKERS["logarithm"](), tested=False)
+    export(tmp_path / "run", "html", tmp_path / "page.html")
+    content = content_of(tmp_path / "page.html")
+    assert content["samples"] == []
+    assert any(note.startswith("The run kept no test samples") for note in content["notes"])
+
+
+# -- the page, in Chromium
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser_at(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+def predicted(runs: Path, values: list[float], place: list[float]) -> float:
+    return float(load(runs / "numbers").predict(np.array([values]), np.array([place]))[0, 0])
+
+
+def told(browser: Browser) -> float:
+    """The number under the pointer."""
+    found = re.search(r"predicted (\S+?)(,|$)", browser.text("#readout"))
+    assert found is not None, browser.text("#readout")
+    return float(found[1])
+
+
+def test_a_slider_moved_by_keys(runs: Path, browser: Browser):
+    browser.open(runs / "numbers.html", "#at=0.7,0.25")
+    sample = unpack(content_of(runs / "numbers.html")["samples"][0]["inputs"]).tolist()
+    assert told(browser) == pytest.approx(predicted(runs, sample, [0.7, 0.25]), rel=1e-5)
+    browser.find("#slider-1").send_keys("\ue014" * 12)  # arrow to the right
+    browser.wait(f"Math.abs(explorer.state.values[1] - {sample[1]}) > 0.01 && location.hash.startsWith('#values')")
+    moved = browser.ask("explorer.state.values")
+    assert moved[1] > sample[1]
+    assert [moved[0], moved[2]] == [sample[0], sample[2]]
+    assert told(browser) == pytest.approx(predicted(runs, moved, [0.7, 0.25]), rel=1e-5)
+    assert browser.text("#sample option:checked") == "none: the sliders"
+    assert browser.ask("document.querySelectorAll('input[type=number]')[1].value") == f"{moved[1]:.6g}"
+    assert browser.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    address = browser.ask("location.hash")
+    browser.open(runs / "numbers.html", address)
+    assert browser.ask("explorer.state.values") == moved
+    assert browser.errors() == []
+
+
+def test_the_address_is_the_state(runs: Path, browser: Browser):
+    browser.open(runs / "numbers.html")
+    browser.driver.execute_script("location.hash = '#values=1,1.5,2.5&steady=1&at=1,0'")
+    browser.wait("explorer.state.values[2] === 2.5 && document.getElementById('steady').checked")
+    browser.wait(
+        "document.getElementById('slider-2-words').textContent.startsWith('outside of the training range')"
+    )
+    assert browser.text("#status").startswith(f"Outside of the training range ({HOSTILE})")
+    assert told(browser) == pytest.approx(predicted(runs, [1, 1.5, 2.5], [1, 0]), rel=1e-5)
+    browser.find("#sample").send_keys("\ue015")  # arrow down: the first test sample
+    browser.wait("location.hash.startsWith('#sample=0')")
+    assert browser.text("#status") == "Inside the training range."
+    assert "true" in browser.text("#readout")
+    for nonsense in ("#values=1,x,2&sample=77", "#values=1,2&channel=-1&at=nowhere", "#%E0%A4%A"):
+        browser.open(runs / "numbers.html", nonsense)
+        assert browser.text("#status") == "Inside the training range."
+    assert browser.errors() == []
+
+
+def test_value_and_colour_under_the_pointer(runs: Path, browser: Browser):
+    browser.open(runs / "numbers.html", "#values=1,1.5,0.8")
+    browser.point_at("#prediction canvas", 150, 200)
+    browser.wait(
+        "explorer.state.probe !== null && document.getElementById('readout').textContent.includes('predicted')"
+    )
+    place = browser.ask("explorer.state.probe")
+    assert told(browser) == pytest.approx(predicted(runs, [1, 1.5, 0.8], place), rel=1e-5)
+    browser.open(runs / "numbers.html", "#values=1,1.5,0.8")
+    field = load(runs / "numbers").predict(np.array([[1, 1.5, 0.8]]), SQUARE)[0]
+    shares = (field - field.min()) / np.ptp(field)
+    pixels = browser.colours("#prediction canvas")
+    left, right, top, bottom = 52, pixels.shape[1] - 12, 10, pixels.shape[0] - 34
+    inner = (SQUARE[:, 0] % 2 > 0) & (np.abs(SQUARE[:, 1]) < 1)
+    across = (left + SQUARE[:, 0] / 2 * (right - left)).astype(int)
+    down = (bottom - (SQUARE[:, 1] + 1) / 2 * (bottom - top)).astype(int)
+    expected = np.asarray(mpl.colormaps["viridis"](shares))[:, :3] * 255
+    assert np.abs(pixels[down, across, :3] - expected)[inner].max() < 8
+
+
+def test_no_value_is_said_and_passes(runs: Path, browser: Browser):
+    browser.open(runs / "logarithm.html", "#values=-1&at=0.5")
+    assert "No value here" in browser.text("#status")
+    assert browser.text("#readout").endswith("no value here")
+    assert (
+        browser.ask("document.querySelector('#prediction canvas').ariaLabel") == "Predicted field, no value here"
+    )
+    browser.driver.execute_script("location.hash = '#values=1&at=0.5'")
+    browser.wait("document.getElementById('status').textContent === 'Inside the training range.'")
+    expected = load(runs / "logarithm").predict(np.ones((1, 1)), np.array([[0.5]]))[0, 0]
+    assert told(browser) == pytest.approx(expected, rel=1e-5)
+    assert browser.errors() == []
+
+
+def test_a_phone_in_the_dark(runs: Path, browser: Browser):
+    for name in MAKERS:
+        browser.open(runs / f"{name}.html", width=390, height=844, dark=True)
+        assert browser.ask("document.documentElement.scrollWidth") <= 390
+        lefts = browser.ask("[...document.querySelectorAll('figure:not([hidden])')].map(f => f.offsetLeft)")
+        assert len(set(lefts)) == 1
+        assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
+        assert browser.errors() == []
+    browser.open(runs / "numbers.html")
+    assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert len(set(browser.ask("[...document.querySelectorAll('figure')].map(f => f.offsetLeft)"))) == 3
+
+
+def test_names_from_data_stay_words(runs: Path, browser: Browser):
+    browser.open(runs / "functions.html", "#channel=1&at=1,0")
+    assert browser.ask("document.title").startswith(HOSTILE)
+    assert browser.text("legend") == HOSTILE
+    assert browser.text("h1") == HOSTILE
+    assert browser.text("#channel option") == HOSTILE
+    assert "predicted v " in browser.text("#readout")
+    assert browser.ask("document.querySelectorAll('b').length") == 0
+    browser.driver.execute_script(
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'var taken = 1'}))"
+    )
+    assert browser.ask("typeof taken") == "undefined"
+    assert browser.ask("performance.getEntriesByType('resource').length") == 0
+    assert all("Content Security Policy" in message for message in browser.errors())
+
+
+def test_channels_shapes_and_training_inputs(runs: Path, browser: Browser):
+    browser.open(runs / "functions.html")
+    before = browser.ask("document.querySelector('#prediction canvas').ariaLabel")
+    browser.find("#channel").send_keys("\ue015")
+    browser.wait(f"document.querySelector('#prediction canvas').ariaLabel !== {json.dumps(before)}")
+    browser.find("#seen").send_keys("\ue010")  # the end: the training input with most of the first shape
+    browser.wait("explorer.state.sample === null")
+    seen = unpack(content_of(runs / "functions.html")["seen"])
+    assert browser.ask("explorer.state.values") == pytest.approx(seen[seen[:, 0].argmax()])
+    browser.open(runs / "space.html", "#at=0,0")
+    assert "drawn as dots" in browser.text("#notes")
+    assert browser.errors() == []

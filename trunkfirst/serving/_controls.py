@@ -1,0 +1,150 @@
+"""What can be moved on the explorer page: the numbers of an input, or the ways in which its functions differ."""
+
+import dataclasses as dc
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import block_diag
+
+from ..errors import UsageError
+from ..linear import one_blas_thread
+from ..networks import Parallel
+from ..runs import Memory
+
+_MOST_NUMBERS, _MOST_SHAPES = 8, 8
+# Sliders reach this share of the training range beyond it; a range of this ratio is moved by factors.
+_BEYOND, _WIDE = 0.15, 100.0
+
+
+@dc.dataclass(frozen=True)
+class Slider:
+    """One number of an input: from where to where it was in training, and how far it can be moved."""
+
+    name: str
+    low: float
+    high: float
+    start: float
+    stop: float
+    is_logarithmic: bool
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Group:
+    """The sliders of one input function, whose values stand in the columns `first` to `last` - 1 of an input."""
+
+    name: str
+    first: int
+    last: int
+    is_function: bool
+    sliders: tuple[Slider, ...]
+    sensors: Float[np.ndarray, "sensors coordinates"] | None
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Controls:
+    """An input is `base` + values of the sliders @ `shapes`."""
+
+    groups: tuple[Group, ...]
+    base: Float[np.ndarray, " sensors"]
+    shapes: Float[np.ndarray, "sliders sensors"]
+    seen: Float[np.ndarray, "rows sliders"]
+    """Training inputs as values of the sliders."""
+
+    def values(self, inputs: Float[np.ndarray, "samples sensors"]) -> Float[np.ndarray, "samples sliders"]:
+        """The values of the sliders nearest to these inputs."""
+        return _coordinates(inputs - self.base, self.shapes)
+
+    def inputs(self, values: Float[np.ndarray, "samples sliders"]) -> Float[np.ndarray, "samples sensors"]:
+        """The inputs that belong to these values of the sliders."""
+        return self.base + values @ self.shapes
+
+
+def make_controls(
+    names: tuple[str, ...], encoder: object, memory: Memory, number_names: tuple[str, ...] | None
+) -> Controls:
+    """Sliders for inputs of few numbers, one each, and for functions along their principal coordinates.
+
+    `number_names` are what the numbers of an input are called, where that is known.
+    """
+    known = memory.familiarity
+    if known is None:
+        raise UsageError("the run does not remember its training inputs, which the page needs; train it again")
+    inputs = known.centre + known.seen @ np.linalg.pinv(known.matrix)
+    counts = _sizes(names, encoder, memory, inputs.shape[1])
+    functions = sum(count > _MOST_NUMBERS for count in counts.values())
+    spans = list(itertools.pairwise((0, *itertools.accumulate(counts.values()))))
+    parts = [
+        _principal(inputs[:, first:last], max(2, _MOST_SHAPES // functions))
+        if last - first > _MOST_NUMBERS
+        else _numbers(name, first, last, number_names)
+        for name, (first, last) in zip(counts, spans, strict=True)
+    ]
+    base = np.concatenate([part.base for part in parts])
+    shapes = np.asarray(block_diag(*(part.shapes for part in parts)))
+    seen = _coordinates(inputs - base, shapes)
+    sliders = iter(_sliders([name for part in parts for name in part.names], seen))
+    groups = tuple(
+        Group(name, *span, part.is_function, tuple(next(sliders) for _ in part.names), memory.sensors.get(name))
+        for name, span, part in zip(counts, spans, parts, strict=True)
+    )
+    return Controls(groups, base, shapes, seen)
+
+
+def _sizes(names: tuple[str, ...], encoder: object, memory: Memory, sensors: int) -> dict[str, int]:
+    """How many numbers each input function has; all under one name where that cannot be told."""
+    if len(names) == sensors:
+        return dict.fromkeys(names, 1)
+    if isinstance(encoder, Parallel) and len(encoder.sizes) == len(names):
+        return dict(zip(names, encoder.sizes, strict=True))
+    counts = {name: len(memory.sensors[name]) if name in memory.sensors else 0 for name in names}
+    unknown = [name for name, count in counts.items() if count == 0]
+    if len(unknown) == 1:
+        counts[unknown[0]] = sensors - sum(counts.values())
+    return counts if min(counts.values()) > 0 and sum(counts.values()) == sensors else {", ".join(names): sensors}
+
+
+@dc.dataclass(frozen=True, eq=False)
+class _Part:
+    """`Controls` of one input function."""
+
+    base: Float[np.ndarray, " sensors"]
+    shapes: Float[np.ndarray, "sliders sensors"]
+    names: tuple[str, ...]
+    is_function: bool
+
+
+def _principal(inputs: Float[np.ndarray, "rows sensors"], most: int) -> _Part:
+    """The shapes along which functions differ most, each as large as its deviation."""
+    centre = inputs.mean(axis=0)
+    with one_blas_thread():
+        _, sizes, modes = np.linalg.svd(inputs - centre, full_matrices=False)
+    count = max(1, min(most, int((sizes > 1e-6 * sizes[0]).sum())))
+    deviations = np.where(sizes[:count] > 0, sizes[:count], 1.0) / np.sqrt(len(inputs))
+    names = tuple(f"shape {number + 1}" for number in range(count))
+    return _Part(centre, deviations[:, None] * modes[:count], names, is_function=True)
+
+
+def _numbers(name: str, first: int, last: int, number_names: tuple[str, ...] | None) -> _Part:
+    count = last - first
+    names = (name,) if count == 1 else tuple(f"{name} {number + 1}" for number in range(count))
+    if number_names is not None:
+        names = number_names[first:last]
+    return _Part(np.zeros(count), np.eye(count), names, is_function=False)
+
+
+def _coordinates(inputs: np.ndarray, shapes: np.ndarray) -> np.ndarray:
+    with one_blas_thread():
+        return inputs @ (shapes.T / (shapes**2).sum(axis=1))  # the shapes are orthogonal
+
+
+def _sliders(names: list[str], seen: Float[np.ndarray, "rows sliders"]) -> Iterator[Slider]:
+    for name, low, high in zip(names, seen.min(axis=0).tolist(), seen.max(axis=0).tolist(), strict=True):
+        if is_wide := low > 0 and high >= _WIDE * low:
+            factor = (high / low) ** _BEYOND
+            start, stop = low / factor, high * factor
+        else:
+            beyond = _BEYOND * (high - low) or abs(low) or 1.0
+            start, stop = low - beyond, high + beyond
+        yield Slider(name, low, high, start, stop, bool(is_wide))

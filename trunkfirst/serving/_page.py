@@ -1,0 +1,186 @@
+"""The explorer: one HTML page with an operator inside it, to play with in a browser, without a network."""
+
+import base64
+import dataclasses as dc
+import hashlib
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from ..errors import UsageError
+from ..files import read_json, verify_run
+from ..linear import relative_errors
+from ..networks import Operator, load
+from ..runs import Memory, read_memory
+from ._controls import Controls, Group, make_controls
+from ._drawing import Drawing, make_drawing
+from ._javascript import to_javascript
+from ._samples import Sample, Tested, read_tested
+from ._table import Table, make_table
+from ._trace import trace
+
+_SCRIPTS = ("model.js", "picture.js", "controls.js", "page.js")
+_TYPES = {"f8": "<f8", "f4": "<f4", "i8": "<i4", "u1": "u1"}
+
+
+def explorer_page(folder: Path) -> bytes:
+    """The whole page for a run folder: a UTF-8 HTML file that needs no other and asks no network for anything."""
+    if not (folder / "training.npz").is_file():
+        raise UsageError(f"{folder} is no run folder: the page needs training.npz, which `run` and `fit` write")
+    verify_run(folder)
+    operator, memory = load(folder), read_memory(folder)
+    graph = trace(operator)
+    tested = read_tested(folder, memory.points, graph.sensors)
+    controls = make_controls(operator.input_names, operator.encoder, memory, tested.number_names)
+    table = make_table(operator, memory.points, controls.inputs(controls.seen))
+    metrics = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
+    script = "\n".join([to_javascript(graph, double=True), *map(_text, _SCRIPTS)])
+    return _render(
+        title=str(metrics.get("problem") or folder.name),
+        lead=_lead(metrics),
+        script=script,
+        content=_content(operator, memory, tested, controls, table, metrics),
+    ).encode()
+
+
+def _lead(metrics: dict[str, Any]) -> str:
+    """What the run was and how good it is, as far as `metrics.json` tells."""
+    samples, test = metrics.get("samples") or {}, metrics.get("test") or {}
+    words = [f"trained on {samples['train']:,} samples"] if samples.get("train") else []
+    if samples.get("test") and test.get("mean_relative_l2") is not None:
+        words.append(f"mean relative error on {samples['test']:,} test samples: {test['mean_relative_l2']:.1e}")
+    return "; ".join(words).capitalize() + "." if words else ""
+
+
+def _content(
+    operator: Operator, memory: Memory, tested: Tested, controls: Controls, table: Table, metrics: dict[str, Any]
+) -> dict[str, Any]:
+    """All that the page needs beside the operator, for JSON."""
+    points = memory.points[table.kept]
+    is_whole = len(points) == len(memory.points)
+    drawing = make_drawing(points, tested.triangles if is_whole else None)
+    known = memory.familiarity
+    assert known is not None  # the controls were made of it
+    return {
+        "groups": [_group(group, memory.points, drawing if is_whole else None) for group in controls.groups],
+        "base": _packed(controls.base),
+        "shapes": _packed(controls.shapes),
+        "seen": _packed(controls.seen),
+        "familiarity": {
+            "offset": _packed((controls.base - known.centre) @ known.matrix),
+            "matrix": _packed(controls.shapes @ known.matrix),
+            "distance": known.distance,
+        },
+        "points": _packed(points),
+        "drawing": _drawn(drawing),
+        "table": _packed(table.functions),
+        "output": {"offset": table.offset, "scale": table.scale.tolist(), "isPositive": table.is_positive},
+        "ranges": table.ranges.tolist(),
+        "channels": _channel_names(operator, metrics),
+        "samples": [_sample(sample, controls, table) for sample in tested.samples],
+        "notes": [
+            *filter(None, [drawing.remark, tested.reason, _left_out(operator, tested, controls, points)]),
+            *([] if is_whole else [f"Drawn at {len(points):,} of {len(memory.points):,} points."]),
+        ],
+        "colours": {"field": _colours("viridis"), "error": _colours("cividis")},
+    }
+
+
+def _channel_names(operator: Operator, metrics: dict[str, Any]) -> list[str]:
+    if operator.channels is None:
+        return ["output"]
+    named = list((metrics.get("test") or {}).get("channels") or {})
+    return named if len(named) == operator.channels else [f"output {k + 1}" for k in range(operator.channels)]
+
+
+def _group(group: Group, points: np.ndarray, drawing: Drawing | None) -> dict[str, Any]:
+    """A group with the picture of its function; sensors without known places are drawn by number."""
+    places = group.sensors
+    if not group.is_function:
+        drawn = None
+    elif places is not None and drawing is not None and np.array_equal(places, points):
+        drawn = "same"
+    elif places is not None and places.shape[1] <= 2:
+        drawn = _drawn(make_drawing(places))
+    else:
+        numbers = np.arange(1.0, 1 + group.last - group.first)[:, None]
+        drawn = _drawn(dc.replace(make_drawing(numbers), axes=("sensor", "")))
+    sliders = [dc.asdict(slider) for slider in group.sliders]
+    return {"name": group.name, "first": group.first, "last": group.last, "sliders": sliders, "drawing": drawn}
+
+
+def _drawn(drawing: Drawing) -> dict[str, Any]:
+    return {
+        "kind": drawing.kind,
+        "axes": drawing.axes,
+        "places": _packed(drawing.places.astype(np.float32)),
+        "triangles": _packed(drawing.triangles),
+    }
+
+
+def _sample(sample: Sample, controls: Controls, table: Table) -> dict[str, Any]:
+    return {
+        "name": sample.name,
+        "inputs": _packed(sample.inputs),
+        "values": controls.values(sample.inputs[None])[0].tolist(),
+        "truths": {channel: _packed(truth[table.kept]) for channel, truth in sample.truths.items()},
+    }
+
+
+def _left_out(operator: Operator, tested: Tested, controls: Controls, points: np.ndarray) -> str:
+    """What it changes that the sliders know a few shapes of a function only, measured on the test samples."""
+    if not tested.samples or not any(group.is_function for group in controls.groups):
+        return ""
+    inputs = np.stack([sample.inputs for sample in tested.samples])
+    exact, shaped = (
+        operator.predict(x, points).reshape(len(x), -1) for x in (inputs, controls.inputs(controls.values(inputs)))
+    )
+    change = float(relative_errors(shaped, exact).max())
+    return (
+        "The sliders move an input along its main shapes and leave out small details, which changes the "
+        f"predictions of the test samples by up to {change:.1e} (relative). A chosen test sample goes in whole."
+    )
+
+
+def _packed(array: Float[np.ndarray, "..."] | np.ndarray) -> dict[str, Any]:
+    """An array as text; indices in 32 bits."""
+    kind = f"{array.dtype.kind}{array.dtype.itemsize}"
+    content = np.ascontiguousarray(array, _TYPES[kind]).tobytes()
+    return {"shape": array.shape, "type": _TYPES[kind][-2:], "bytes": base64.b64encode(content).decode()}
+
+
+def _colours(name: str) -> dict[str, Any]:
+    """256 colours, red, green and blue."""
+    import matplotlib as mpl
+
+    return _packed((mpl.colormaps[name](np.arange(256))[:, :3] * 255).round().astype(np.uint8))
+
+
+def _render(*, title: str, lead: str, script: str, content: dict[str, Any]) -> str:
+    """The template filled in. Names from the data are escaped by it, or stand in JSON without any `<`."""
+    style = _text("page.css")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    return environment.from_string(_text("page.html")).render(
+        title=title,
+        lead=lead,
+        style=Markup(style),  # noqa: S704
+        style_hash=_hash(style),
+        script=Markup(script),  # noqa: S704
+        script_hash=_hash(script),
+        content=Markup(json.dumps(content, allow_nan=False).replace("<", "\\u003c")),  # noqa: S704
+    )
+
+
+def _hash(text: str) -> str:
+    """By which the page's policy knows its own script and style, and lets no other run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _text(name: str) -> str:
+    return files(__package__ or __name__).joinpath("explorer", name).read_text("utf-8")
