@@ -163,8 +163,11 @@ def test_samples_are_those_of_the_evaluation(runs: Path):
     assert np.array_equal(unpack(worst["truths"]["0"]), arrays["worst_targets"][0])
     labels = [arrays[f"labels.{name}"][arrays["worst_indices"][0]] for name in ("a", "b", HOSTILE)]
     assert unpack(worst["inputs"]).tolist() == labels
-    (only,) = content_of(runs / "functions.html")["samples"]
-    assert [unpack(only["truths"][channel]).shape for channel in "01"] == [(40,), (40,)]
+    example, worst, *others = content_of(runs / "functions.html")["samples"]
+    assert len(others) == 2
+    assert [unpack(example["truths"][channel]).shape for channel in "01"] == [(40,), (40,)]
+    arrays = read_npz(runs / "functions" / "evaluation.npz")
+    assert np.array_equal(unpack(worst["inputs"]), arrays["worst_inputs"][0])
 
 
 def test_the_file_is_closed(runs: Path):

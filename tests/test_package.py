@@ -98,6 +98,6 @@ def test_every_room_is_in_the_plan():
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_rooms_import_downwards_only(room: str):
-    below = set(DESIGNED[: DESIGNED.index(room)])
+    below = {*DESIGNED[: DESIGNED.index(room)], "_version"}
     for path in (ROOT / room).glob("*.py"):
         assert rooms_used(path) <= below, path
