@@ -228,10 +228,11 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            help="onnx (onnxruntime, any language), stablehlo (JAX), numpy (one Python file, NumPy alone)."
+            help="onnx (onnxruntime, any language), stablehlo (JAX), numpy (one Python file, NumPy alone), "
+            "html (a page to play with in a browser)."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.stablehlo or model.py.")],
+    out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.py or page.html.")],
     precision: Annotated[
         str | None, typer.Option(help="single or double.", show_default="the operator's own")
     ] = None,
@@ -241,13 +242,40 @@ def export(
     """Write a trained operator into one file that other programs can run without this library.
 
     The file computes outputs from inputs and points, in physical units: encoders, branch, trunk and output map are
-    in it. Single precision is refused where it would change the outputs by more than 1e-5.
+    in it. Single precision is refused where it would change the outputs by more than 1e-5. The page, html, has
+    sliders for the inputs and draws the predicted field; it opens from disk, without a network.
 
     Example: trunkfirst export runs/mine --to onnx --out model.onnx
     """
     from ._export import export_command
 
     return export_command(folder, to=to, out=out, precision=precision, json=json, quiet=quiet)
+
+
+@app.command()
+def serve(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
+    host: Annotated[str, typer.Option(help="Address to listen on; others than this machine need --token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(help="What clients must send.", envvar="TRUNKFIRST_TOKEN", show_default=False),
+    ] = None,
+    limit_mib: Annotated[float, typer.Option(min=0.001, max=1024, help="Largest body of a request, MiB.")] = 8.0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Serve a trained operator over HTTP: a page at /, predictions at /predict.
+
+    Needs: pip install 'trunkfirst[serve]'
+
+    Example: trunkfirst serve runs/mine
+    """
+    from ._serve import serve_command
+
+    return serve_command(folder, host=host, port=port, token=token, limit_mib=limit_mib, json=json, quiet=quiet)
 
 
 @app.command()

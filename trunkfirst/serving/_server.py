@@ -1,0 +1,129 @@
+"""The server: one operator over HTTP, on this machine unless a token guards it."""
+
+import dataclasses as dc
+import importlib.util
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MissingExtraError, UsageError, ValueRangeError
+
+if TYPE_CHECKING:
+    import uvicorn
+
+_SHORTEST_TOKEN = 16
+
+
+@dc.dataclass(frozen=True)
+class Limits:
+    """What one client can ask for before it is refused."""
+
+    # of a request
+    bytes: int = 8 * 2**20
+    """Of a body; answered with 413."""
+    numbers: int = 2_000_000
+    """samples x points x channels; 422."""
+    rows: int = 100_000
+    """Of inputs and of points; 422."""
+    # in time
+    head_seconds: float = 10.0
+    body_seconds: float = 20.0
+    request_seconds: float = 60.0
+    """From the head to the last byte of the answer."""
+    stop_seconds: int = 5
+    """For requests under way when the server is stopped."""
+    # at a time
+    waiting: int = 16
+    """Predictions under way and waiting; 503."""
+    connections: int = 64
+    """503."""
+
+
+def serve(
+    folder: Path | str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    limits: Limits | None = None,
+    on_start: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve the operator of a run folder until SIGINT or SIGTERM; `on_start` gets the address.
+
+    Port 0 takes a free one. Any host but this machine's own needs a token of at least 16 characters.
+    """
+    if not all(map(importlib.util.find_spec, ("starlette", "uvicorn"))):
+        raise MissingExtraError("the server", "starlette and uvicorn", "serve")
+    limits = limits or Limits()
+    is_local = _is_loopback(host)
+    _check(host, token, limits, is_local=is_local)
+    with _listen(host, port) as listening:
+        from ._server_app import make_app
+
+        app = make_app(Path(folder), limits=limits, token=token, is_local=is_local)
+        # uvicorn raises the signal again when all is done.
+        signal.signal(signal.SIGTERM, _end)
+        on_start(_url(listening))
+        make_server(app, limits).run(sockets=[listening])
+
+
+def make_server(app: Any, limits: Limits) -> "uvicorn.Server":
+    """uvicorn with our limits; faults alone are logged, on standard error."""
+    import uvicorn
+
+    from ._server_protocol import protocol_with
+
+    config = uvicorn.Config(
+        app,
+        http=protocol_with(limits),
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=limits.connections,
+        timeout_graceful_shutdown=limits.stop_seconds,
+    )
+    return uvicorn.Server(config)
+
+
+def _end(*_: object) -> None:
+    raise SystemExit(0)
+
+
+def _check(host: str, token: str | None, limits: Limits, *, is_local: bool) -> None:
+    if limits.bytes < 1:
+        raise ValueRangeError(f"the limit of a body is {limits.bytes} bytes; expected at least 1")
+    if token is None and not is_local:
+        raise UsageError(f"{host} can be reached from other machines; give a --token that clients must send")
+    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
+        raise UsageError(f"the token needs at least {_SHORTEST_TOKEN} printable ASCII characters")
+    if token is not None and token != token.strip():
+        raise UsageError("the token begins or ends with a space")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"cannot listen on {host}, port {port}: {error}") from error
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
