@@ -12,6 +12,7 @@ LARGEST = {
     "multi_output": {"velocity": 1e-4, "position": 1e-4, "start": 0.0},
     "multi_input": {"concatenated": 3e-2, "product": 1e-4},
     "scattered": {"own points": 5e-3, "grid": 5e-3},
+    "design": {"field": 1e-3, "design": 3e-2},
     "gradients": {"slope": 1e-3, "tip": 1e-3, "flux": 2e-3},
 }
 

@@ -1,6 +1,7 @@
 """Whether a new input resembles the inputs of training: an operator knows nothing of the others."""
 
 import dataclasses as dc
+import functools as ft
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -31,14 +32,22 @@ class Familiarity:
         low, high = self.seen.min(axis=0), self.seen.max(axis=0)
         margin = _MARGIN * (high - low) + 1e-12
         is_outside = ((coordinates < low - margin) | (coordinates > high + margin)).any(axis=1)
-        distances, _ = KDTree(self.seen).query(coordinates)
+        distances, _ = self._tree.query(coordinates)
         is_far = np.asarray(distances) > _SLACK * self.distance + 1e-12
         return is_outside | is_far | (self.left_out(inputs) > _SLACK * self.remainder + 1e-9)
 
     def left_out(self, inputs: Float[np.ndarray, "samples sensors"]) -> Float[np.ndarray, " samples"]:
         """The length that the coordinates leave out of each input."""
         centred = inputs - self.centre
-        return np.linalg.norm(centred - centred @ self.matrix @ np.linalg.pinv(self.matrix), axis=1)
+        return np.linalg.norm(centred - centred @ self.matrix @ self._back, axis=1)
+
+    @ft.cached_property
+    def _tree(self) -> KDTree:
+        return KDTree(self.seen)
+
+    @ft.cached_property
+    def _back(self) -> Float[np.ndarray, "coordinates sensors"]:
+        return np.linalg.pinv(self.matrix)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """As named arrays, for a file."""

@@ -4,6 +4,7 @@ from ._export import FORMATS, Exported, export
 from ._graph import Function, Graph, Operation
 from ._javascript import to_javascript
 from ._page import explorer_page
+from ._server import Limits, serve
 from ._trace import trace
 
 __all__ = [
@@ -11,9 +12,11 @@ __all__ = [
     "Exported",
     "Function",
     "Graph",
+    "Limits",
     "Operation",
     "explorer_page",
     "export",
+    "serve",
     "to_javascript",
     "trace",
 ]

@@ -68,7 +68,7 @@ class Graph:
         for function in self.functions:
             for each in function.operations:
                 given = [values[a] if isinstance(a, str) else a for a in each.arguments]
-                values[each.result] = _apply(library, each, given)
+                values[each.result] = apply(library, each, given)
         return values["outputs"]
 
 
@@ -159,7 +159,8 @@ class Recorder:
         return Value(self, unique)
 
 
-def _apply(library: ModuleType, operation: Operation, given: list[Any]) -> Any:
+def apply(library: ModuleType, operation: Operation, given: list[Any]) -> Any:
+    """One operation, carried out by NumPy or by another library with the same functions."""
     match operation.function:
         case "take":
             return given[0][:, given[1]]

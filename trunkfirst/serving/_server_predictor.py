@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float
 from ..files import verify_run
 from ..networks import load
 from ..runs import read_memory
-from ._graph import Function
-from ._graph import _apply as apply  # pyright: ignore[reportPrivateUsage]
+from ._graph import Function, apply
 from ._trace import trace
 
 LEVEL = 0.9
