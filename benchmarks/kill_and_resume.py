@@ -145,8 +145,6 @@ def _start(
     if child:
         return child
     try:
-        if board is None and "resume" not in arguments and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the run in one go, on one core
         os.environ["TRUNKFIRST_CACHE"] = str(cache or place)
         # The same compiled programs in all processes: compiling would take most of the time.
         jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))

@@ -371,7 +371,7 @@ def test_a_full_disk_leaves_the_state_before_it(
 
 
 def test_killed_ten_times(tmp_path: Path):
-    """kill -9 in every stage, by the benchmark; the run to compare with has but one core."""
+    """kill -9 in every stage, by the benchmark."""
     script = Path(__file__).parents[1] / "benchmarks" / "kill_and_resume.py"
     command = [sys.executable, str(script), "--kills", "10", "--out", str(tmp_path)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=900)

@@ -83,12 +83,10 @@ def fade_ridge(
     for number, ridge in enumerate(ridges, start=1):
         if result.status != "finished":
             break
-        stage = f"trunk, ridge {ridge:.0e}"
-        leg = _Leg(
-            problem(ridge), minimiser, iterations - (len(ridges) - number) * share, stage, stopping, on_step
-        )
+        most = max(iterations - (len(ridges) - number) * share, result.iterations + share)
+        leg = _Leg(problem(ridge), minimiser, most, f"trunk, ridge {ridge:.0e}", stopping, on_step)
         reached = leg.go(result, result.parameters, key)
-        result = leg.shake(dc.replace(reached, history=result.history + reached.history), share // 4, key)
+        result = leg.shake(dc.replace(reached, history=result.history + reached.history), max(share // 4, 1), key)
     return result
 
 
