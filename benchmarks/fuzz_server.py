@@ -41,8 +41,9 @@ from trunkfirst.files import write_manifest
 from trunkfirst.networks import Elementwise, Operator, Perceptron, Trunk, save
 from trunkfirst.runs import Memory
 from trunkfirst.runs._memory import write_memory
+from trunkfirst.serving import Limits
 from trunkfirst.serving._requests import JSON, NPZ
-from trunkfirst.serving._server import Limits, make_server
+from trunkfirst.serving._server import make_server
 from trunkfirst.serving._server_app import make_app
 
 SLOW = 2.0

@@ -26,8 +26,7 @@ pytest.importorskip("uvicorn", reason="the server needs the extra serve")
 
 from trunkfirst.errors import MissingExtraError, UsageError
 from trunkfirst.networks import Operator
-from trunkfirst.serving import _server, _server_app
-from trunkfirst.serving._server import Limits, serve
+from trunkfirst.serving import Limits, _server, _server_app, serve
 from trunkfirst.serving._server_app import make_app
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -457,7 +456,7 @@ def test_damaged_requests_are_answered(app: Any, room: Any, kind: str):
 
 PROGRAM = """
 import json, sys
-from trunkfirst.serving._server import Limits, serve
+from trunkfirst.serving import Limits, serve
 serve(sys.argv[1], port=0, limits=Limits(**json.loads(sys.argv[2])), on_start=lambda url: print(url, flush=True))
 """
 

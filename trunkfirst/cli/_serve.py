@@ -3,7 +3,7 @@
 import dataclasses as dc
 from pathlib import Path
 
-from ..serving._server import Limits, serve
+from ..serving import Limits, serve
 from ._console import print_json, say
 
 

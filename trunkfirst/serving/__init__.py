@@ -4,7 +4,8 @@ from ._export import FORMATS, Exported, export
 from ._graph import Function, Graph, Operation
 from ._javascript import to_javascript
 from ._page import explorer_page
-from ._server import Limits, serve
+from ._server import serve
+from ._server_limits import Limits
 from ._trace import trace
 
 __all__ = [

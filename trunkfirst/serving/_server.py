@@ -1,6 +1,5 @@
 """The server: one operator over HTTP, on this machine unless a token guards it."""
 
-import dataclasses as dc
 import importlib.util
 import ipaddress
 import signal
@@ -10,36 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError, UsageError, ValueRangeError
+from ._server_limits import Limits
 
 if TYPE_CHECKING:
     import uvicorn
 
 _SHORTEST_TOKEN = 16
-
-
-@dc.dataclass(frozen=True)
-class Limits:
-    """What one client can ask for before it is refused."""
-
-    # of a request
-    bytes: int = 8 * 2**20
-    """Of a body; answered with 413."""
-    numbers: int = 2_000_000
-    """samples x points x channels; 422."""
-    rows: int = 100_000
-    """Of inputs and of points; 422."""
-    # in time
-    head_seconds: float = 10.0
-    body_seconds: float = 20.0
-    request_seconds: float = 60.0
-    """From the head to the last byte of the answer."""
-    stop_seconds: int = 5
-    """For requests under way when the server is stopped."""
-    # at a time
-    waiting: int = 16
-    """Predictions under way and waiting; 503."""
-    connections: int = 64
-    """503."""
 
 
 def serve(

@@ -25,7 +25,7 @@ from ..errors import TrunkfirstError
 from ._metrics import Metrics
 from ._openapi import openapi
 from ._requests import JSON, NPZ, Refused, json_of, read_request, write_answer
-from ._server import Limits
+from ._server_limits import Limits
 from ._server_predictor import Predictor
 
 _LOOPBACK_NAMES = (b"localhost", b"127.0.0.1", b"[::1]")

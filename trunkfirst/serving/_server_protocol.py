@@ -7,7 +7,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ._server import Limits
+from ._server_limits import Limits
 
 
 class TimedProtocol(H11Protocol):
