@@ -2,8 +2,10 @@
 an integer power in Adam's bias correction.)
 """
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
@@ -47,3 +49,21 @@ def place(no_report: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = ["--data", str(folder / "train.npz"), "--out", str(folder / "run")]
     assert main(["fit", *data, *OPTIONS, "--quiet"]) == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def server_bench() -> Any:
+    """The benchmark of the server, which makes a run folder and asks without a socket."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+        bench = importlib.import_module("fuzz_server")
+    bench.SLOW = 60.0  # a busy machine is no fault of the server
+    return bench
+
+
+@pytest.fixture(scope="session")
+def served_run(server_bench: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder for servers."""
+    path = tmp_path_factory.mktemp("served")
+    server_bench.make_run(path)
+    return path

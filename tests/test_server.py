@@ -1,19 +1,11 @@
-"""The server: right answers, polite refusals, limits that hold in a process of its own."""
+"""The server: right answers and polite refusals, asked without a socket."""
 
 import asyncio
 import base64
-import contextlib
-import http.client
-import importlib
 import io
 import json
-import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,47 +31,26 @@ MIB = 2**20
 MANY = "2,100,000 numbers are asked for; at most 2,000,000"
 
 
-def head(length: str) -> bytes:
-    """Of a request, up to the body."""
-    lines = ("POST /predict HTTP/1.1", "Host: localhost", "Content-Type: application/json", length)
-    return "\r\n".join((*lines, "", "")).encode()
-
-
 @pytest.fixture(scope="module")
-def room() -> Any:
-    """The benchmark that makes a run folder and asks without a socket."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        return importlib.import_module("fuzz_server")
-
-
-@pytest.fixture(scope="module")
-def folder(room: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("run")
-    room.make_run(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def operator(folder: Path) -> Operator:
+def operator(served_run: Path) -> Operator:
     from trunkfirst.networks import load
 
-    return load(folder)
+    return load(served_run)
 
 
 @pytest.fixture(scope="module")
-def app(folder: Path) -> Any:
-    return make_app(folder, limits=Limits())
+def app(served_run: Path) -> Any:
+    return make_app(served_run, limits=Limits())
 
 
 @pytest.fixture
-def ask(app: Any, room: Any) -> Any:
+def ask(app: Any, server_bench: Any) -> Any:
     """(status, headers, body) of a question."""
 
     def go(method: str, path: str, body: Any = b"", headers: Any = None, *, app: Any = app) -> Any:
         headers = (JSON if method == "POST" else []) if headers is None else headers
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return asyncio.run(room.ask(app, method, path, headers, sent))
+        return asyncio.run(server_bench.ask(app, method, path, headers, sent))
 
     return go
 
@@ -126,10 +97,10 @@ def test_without_points_the_training_points_are_meant(ask: Any, operator: Operat
     np.testing.assert_allclose(found["outputs"], operator.predict(INPUTS, points), rtol=1e-13)
 
 
-def test_intervals_are_those_of_the_nearest_training_points(ask: Any, folder: Path):
+def test_intervals_are_those_of_the_nearest_training_points(ask: Any, served_run: Path):
     from trunkfirst.runs import read_memory
 
-    known = read_memory(folder).intervals
+    known = read_memory(served_run).intervals
     assert known is not None
     found = json.loads(ask("POST", "/predict", as_json(inputs=INPUTS, points=POINTS))[2])["interval"]
     nearest = np.linalg.norm(POINTS[:, None] - known.points, axis=2).argmin(axis=1)
@@ -143,15 +114,15 @@ def test_strange_inputs_are_marked(ask: Any, value: float):
     assert json.loads(body)["familiar"] == [True, False]
 
 
-def test_channels_have_their_axis(room: Any, ask: Any, tmp_path: Path):
-    operator = room.make_run(tmp_path, channels=2)
+def test_channels_have_their_axis(server_bench: Any, ask: Any, tmp_path: Path):
+    operator = server_bench.make_run(tmp_path, channels=2)
     other = make_app(tmp_path, limits=Limits())
     found = json.loads(ask("POST", "/predict", as_json(inputs=INPUTS, points=POINTS), app=other)[2])
     np.testing.assert_allclose(found["outputs"], operator.predict(INPUTS, POINTS), rtol=1e-13)
     assert np.shape(found["interval"]["half_width"]) == (7, 2)
 
 
-def test_long_answers_are_the_same_text(room: Any):
+def test_long_answers_are_the_same_text(server_bench: Any):
     from trunkfirst.serving._requests import json_of
 
     for shape in ((3, 5000), (9001,), (700, 3, 4)):
@@ -296,9 +267,9 @@ def test_paths_methods_and_headers(ask: Any, method: str, path: str, headers: An
 
 
 def test_faults_are_answered_without_a_stack_trace(
-    ask: Any, folder: Path, room: Any, monkeypatch: pytest.MonkeyPatch
+    ask: Any, served_run: Path, server_bench: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    broken = make_app(folder, limits=Limits())
+    broken = make_app(served_run, limits=Limits())
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("secret")
@@ -323,8 +294,8 @@ def test_faults_are_answered_without_a_stack_trace(
     assert broken.metrics.requests["/predict", 500] == 1
 
 
-def test_too_many_predictions_are_sent_away(folder: Path, room: Any, monkeypatch: pytest.MonkeyPatch):
-    small = make_app(folder, limits=Limits(waiting=2))
+def test_too_many_predictions_are_sent_away(served_run: Path, server_bench: Any, monkeypatch: pytest.MonkeyPatch):
+    small = make_app(served_run, limits=Limits(waiting=2))
     is_open = threading.Event()
     read = _server_app.read_request
 
@@ -336,9 +307,9 @@ def test_too_many_predictions_are_sent_away(folder: Path, room: Any, monkeypatch
     question = ("POST", "/predict", JSON, json.dumps(as_json(inputs=INPUTS)).encode())
 
     async def go() -> list[int]:
-        tasks = [asyncio.create_task(room.ask(small, *question)) for _ in range(5)]
+        tasks = [asyncio.create_task(server_bench.ask(small, *question)) for _ in range(5)]
         await asyncio.sleep(0.05)
-        health = await room.ask(small, "GET", "/healthz", [], b"")
+        health = await server_bench.ask(small, "GET", "/healthz", [], b"")
         is_open.set()
         answers = await asyncio.gather(*tasks)
         assert {headers.get("retry-after") for status, headers, _ in answers if status == 503} == {"1"}
@@ -350,8 +321,8 @@ def test_too_many_predictions_are_sent_away(folder: Path, room: Any, monkeypatch
 # -- whose requests
 
 
-def test_a_token_guards_everything_but_health(folder: Path, ask: Any):
-    guarded = make_app(folder, limits=Limits(), token=TOKEN, is_local=False)
+def test_a_token_guards_everything_but_health(served_run: Path, ask: Any):
+    guarded = make_app(served_run, limits=Limits(), token=TOKEN, is_local=False)
     basic = base64.b64encode(f"anybody:{TOKEN}".encode())
     for header, status in [
         (b"Bearer " + TOKEN.encode(), 200),
@@ -374,41 +345,41 @@ def test_a_token_guards_everything_but_health(folder: Path, ask: Any):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_other_addresses_need_a_token(folder: Path, call: Call, host: str):
-    code, _, err = call("serve", folder, "--host", host)
+def test_other_addresses_need_a_token(served_run: Path, call: Call, host: str):
+    code, _, err = call("serve", served_run, "--host", host)
     assert code == UsageError.exit_code
     assert "--token" in err
 
 
 @pytest.mark.parametrize("token", ["", "short", "ümläuts are no good here", " a space at the begin"])
-def test_poor_tokens_are_refused(folder: Path, token: str):
+def test_poor_tokens_are_refused(served_run: Path, token: str):
     with pytest.raises(UsageError, match="token"):
-        serve(folder, token=token)
+        serve(served_run, token=token)
 
 
-def test_a_taken_port_is_named(folder: Path, call: Call):
+def test_a_taken_port_is_named(served_run: Path, call: Call):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        code, _, err = call("serve", folder, "--port", str(taken.getsockname()[1]))
+        code, _, err = call("serve", served_run, "--port", str(taken.getsockname()[1]))
     assert code == UsageError.exit_code
     assert "cannot listen on 127.0.0.1" in err
 
 
-def test_missing_packages_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_missing_packages_are_named(served_run: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_server.importlib.util, "find_spec", lambda name: None if name == "uvicorn" else name)
     with pytest.raises(MissingExtraError, match=r"trunkfirst\[serve\]"):
-        serve(folder)
+        serve(served_run)
 
 
 # -- the document
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_document_and_server_agree(app: Any, folder: Path):
+def test_document_and_server_agree(app: Any, served_run: Path):
     schemathesis = pytest.importorskip("schemathesis")
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis.checks import CHECKS
 
-    unguarded = make_app(folder, limits=Limits(), is_local=False)  # schemathesis sends its own Host header
+    unguarded = make_app(served_run, limits=Limits(), is_local=False)  # schemathesis sends its own Host header
     schema = schemathesis.openapi.from_asgi("/openapi.json", unguarded)
     quiet = settings(
         max_examples=8,
@@ -445,208 +416,8 @@ def test_document_and_server_agree(app: Any, folder: Path):
 
 
 @pytest.mark.parametrize("kind", ["JSON, bytes", "JSON, values", "npz", "heads"])
-def test_damaged_requests_are_answered(app: Any, room: Any, kind: str):
-    found = room.fuzz(app, room.KINDS[kind], 200, seed=1)
+def test_damaged_requests_are_answered(app: Any, server_bench: Any, kind: str):
+    found = server_bench.fuzz(app, server_bench.KINDS[kind], 200, seed=1)
     assert found.faults == []
     assert found.statuses.total() == 200
     assert len(found.statuses) > 1
-
-
-# -- in a process of its own
-
-PROGRAM = """
-import json, sys
-from trunkfirst.serving import Limits, serve
-serve(sys.argv[1], port=0, limits=Limits(**json.loads(sys.argv[2])), on_start=lambda url: print(url, flush=True))
-"""
-
-
-class Process:
-    """A server behind a real socket."""
-
-    def __init__(self, folder: Path, **limits: Any):
-        command = [sys.executable, "-c", PROGRAM, str(folder), json.dumps(limits)]
-        self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert self.popen.stdout is not None
-        self.port = int(self.popen.stdout.readline().rpartition(":")[2])
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), 10)
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        try:
-            connection.request(method, path, body, {"content-type": "application/json", **headers})
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-
-    def peak(self) -> float:
-        """The most memory that it ever had, MiB."""
-        lines = Path(f"/proc/{self.popen.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[list[Process]]:
-    started: list[Process] = []
-    yield started
-    for server in started:
-        server.popen.kill()
-        server.popen.communicate()
-
-
-@pytest.fixture
-def process(folder: Path, processes: list[Process]) -> Process:
-    """One for all, because it takes seconds to start; a new one where a test has ended it."""
-    if not processes or processes[-1].popen.poll() is not None:
-        limits = {"head_seconds": 1.0, "body_seconds": 1.0, "request_seconds": 2.0, "connections": 12}
-        processes.append(Process(folder, **limits))
-    return processes[-1]
-
-
-def test_process_answers(process: Process):
-    status, body = process.ask("POST", "/predict", json.dumps(as_json(inputs=INPUTS)))
-    assert status == 200
-    assert len(json.loads(body)["outputs"]) == 5
-
-
-def test_answers_do_not_wait_for_the_network(process: Process):
-    connection, times = http.client.HTTPConnection("127.0.0.1", process.port, timeout=10), list[float]()
-    for _ in range(20):
-        begin = time.monotonic()
-        connection.request("GET", "/healthz")
-        connection.getresponse().read()
-        times.append(time.monotonic() - begin)
-    connection.close()
-    assert min(times[1:]) < 0.03  # packets that are held back to be joined take 0.04 s
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
-@pytest.mark.parametrize("is_chunked", [False, True])
-def test_large_bodies_are_refused_and_not_kept(process: Process, is_chunked: bool):
-    process.ask("POST", "/predict", b"{}")
-    before = process.peak()
-    with process.connect() as connection:
-        size = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {100 * MIB}"
-        connection.sendall(head(size))
-        piece = (b"%x\r\n" % MIB if is_chunked else b"") + b" " * MIB + (b"\r\n" if is_chunked else b"")
-        for _ in range(100):
-            connection.sendall(piece)
-        answer = connection.recv(2**16)
-    assert answer.startswith(b"HTTP/1.1 413 ")
-    assert b"8,388,608 bytes" in answer
-    assert process.peak() - before < 20
-
-
-@pytest.mark.parametrize(
-    ("start", "ending"),
-    [
-        (b"POST /predict HTTP/1.1\r\nHost: local", b""),
-        (b"", b""),
-        (head("Content-Length: 99"), b"408"),
-    ],
-)
-def test_slow_requests_are_cut(process: Process, start: bytes, ending: bytes):
-    begin, answer = time.monotonic(), b""
-    with process.connect() as connection:
-        connection.sendall(start)
-        connection.settimeout(0.1)
-        while time.monotonic() < begin + 5:
-            try:
-                connection.sendall(b"a" if start else b"")
-                if not (piece := connection.recv(1000)):
-                    break
-                answer += piece
-            except TimeoutError:
-                continue
-            except ConnectionError:
-                break
-    assert 0.9 < time.monotonic() - begin < 2.5
-    assert answer[9:12] == ending
-
-
-def test_an_answer_that_nobody_reads_is_given_up(process: Process):
-    body = json.dumps(as_json(inputs=np.ones((1500, 3)), points=np.ones((1000, 2)))).encode()
-    with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(20)
-        connection.connect(("127.0.0.1", process.port))
-        connection.sendall(head(f"Content-Length: {len(body)}") + body)
-        time.sleep(3.0)
-        received = 0
-        with contextlib.suppress(ConnectionError):
-            while piece := connection.recv(2**20):
-                received += len(piece)
-    assert received < 20 * MIB
-
-
-def test_damaged_requests_through_a_socket(process: Process, room: Any):
-    found = room.fuzz_socket(process.port, 50, seed=1)
-    assert found.faults == []
-    assert found.statuses["200"] > 0
-
-
-@pytest.mark.parametrize("path", [b"/predict", b"/nothing"])
-@pytest.mark.parametrize("ending", [b"no number\r\n", b"9\r\n" + 9 * b"x" + b"and more"])
-def test_bodies_that_are_not_http_end_the_connection(process: Process, path: bytes, ending: bytes):
-    start = head("Transfer-Encoding: chunked").replace(b"/predict", path)
-    with process.connect() as connection:
-        connection.sendall(start + b"5\r\n     \r\n" + ending)
-        answer = b"".join(iter(lambda: connection.recv(2**16), b""))
-    assert answer.startswith(b"HTTP/1.1 400 ")
-
-
-def test_too_many_connections_are_sent_away(process: Process):
-    idle = [process.connect() for _ in range(12)]
-    try:
-        time.sleep(0.1)
-        assert process.ask("GET", "/healthz")[0] == 503
-    finally:
-        for connection in idle:
-            connection.close()
-    time.sleep(0.2)
-    assert process.ask("GET", "/healthz")[0] == 200
-
-
-def test_health_answers_while_predictions_run(process: Process):
-    body = json.dumps(as_json(inputs=np.ones((1, 3)), points=RNG.uniform(size=(40_000, 2))))
-    done: list[int] = []
-    thread = threading.Thread(target=lambda: done.append(process.ask("POST", "/predict", body)[0]))
-    thread.start()
-    waits: list[float] = []
-    while thread.is_alive():
-        begin = time.monotonic()
-        assert process.ask("GET", "/healthz")[0] == 200
-        waits.append(time.monotonic() - begin)
-    thread.join()
-    assert done == [200]
-    assert max(waits) < 1.0
-
-
-def test_default_times_are_below_half_a_minute():
-    limits = Limits()
-    assert limits.head_seconds <= 30
-    assert limits.body_seconds <= 30
-    assert limits.bytes == 8 * MIB
-
-
-def test_a_signal_lets_requests_end(process: Process):
-    """The last one, because it ends the process; all the time there was nothing to complain of."""
-    body = json.dumps(as_json(inputs=INPUTS)).encode()
-    with process.connect() as connection:
-        connection.sendall(head(f"Content-Length: {len(body)}") + body[:10])
-        time.sleep(0.2)
-        begin = time.monotonic()
-        process.popen.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
-        with pytest.raises(ConnectionError):
-            process.connect().close()
-        connection.sendall(body[10:])
-        answer = connection.recv(2**16)
-    out, err = process.popen.communicate(timeout=10)
-    assert answer.startswith(b"HTTP/1.1 200 ")
-    assert process.popen.returncode == 0
-    assert time.monotonic() - begin < 4
-    assert (out, err) == ("", "")
