@@ -2,6 +2,7 @@
 
 from ._arrays import AnyData
 from ._check import DataCheck, check_data
+from ._evenly import evenly
 from ._exchange import read_data, read_inputs, read_points, write_data
 from ._input_functions import InputFunction
 from ._operator_data import OperatorData
@@ -20,6 +21,7 @@ __all__ = [
     "Spectrum",
     "Split",
     "check_data",
+    "evenly",
     "read_data",
     "read_inputs",
     "read_points",

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from ._evenly import evenly
+
 # More than this teaches nothing new about the rank and costs minutes.
 _MOST_ROWS = 1000
 _MOST_POINTS = 4000
@@ -44,9 +46,9 @@ def spectrum(
     """
     rows = _rows(outputs)
     weights = np.ones(rows.shape[1]) if point_weights is None else point_weights
-    columns = _evenly(rows.shape[1], _MOST_POINTS)
+    columns = evenly(rows.shape[1], _MOST_POINTS)
     roots = np.sqrt(weights[columns] / weights[columns].sum())
-    values = rows[_evenly(len(rows), _MOST_ROWS)][:, columns].astype(np.float64) * roots
+    values = rows[evenly(len(rows), _MOST_ROWS)][:, columns].astype(np.float64) * roots
     values /= np.abs(values).max() or 1.0  # nothing overflows when squared
     return Spectrum(_ranks(values, tolerances), _best_errors(values, roots, widths), *values.shape)
 
@@ -57,10 +59,6 @@ def _rows(outputs: Float[np.ndarray, "samples points ..."]) -> Float[np.ndarray,
     sizes = np.sqrt(np.mean(outputs**2, axis=(0, 1)))
     scaled = outputs / np.where(sizes > 0, sizes, 1)
     return np.moveaxis(scaled, 2, 1).reshape(-1, outputs.shape[1])
-
-
-def _evenly(length: int, most: int) -> slice | np.ndarray:
-    return slice(None) if length <= most else np.linspace(0, length - 1, most).round().astype(int)
 
 
 def _ranks(values: np.ndarray, tolerances: Sequence[float]) -> dict[float, int]:

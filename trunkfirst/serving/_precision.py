@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from ..data import evenly
 from ..errors import PrecisionError
 from ..linear import relative_errors
 from ..runs import read_memory
@@ -37,7 +38,7 @@ def check_single(
     Measured on evenly chosen samples and points, channel by channel. That their numbers are rounded counts too:
     whoever computes in single precision has them in single precision.
     """
-    inputs, points = _some(inputs, _SAMPLES), _some(points, _POINTS)
+    inputs, points = inputs[evenly(len(inputs), _SAMPLES)], points[evenly(len(points), _POINTS)]
     blocks = [inputs[i : i + _BLOCK] for i in range(0, len(inputs), _BLOCK)]
     # NaN where no sample is left: inputs made of few principal coordinates may leave the domain of a logarithm.
     error = max((e for block in blocks for e in _errors(graph, block, points)), default=np.nan)
@@ -58,7 +59,3 @@ def _errors(graph: Graph, inputs: np.ndarray, points: np.ndarray) -> list[float]
 
 def _rows(fields: np.ndarray) -> Float[np.ndarray, "fields points"]:
     return fields if fields.ndim == 2 else np.swapaxes(fields, 1, 2).reshape(-1, fields.shape[1])
-
-
-def _some(rows: np.ndarray, most: int) -> np.ndarray:
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int))]

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from ..data import evenly
 from ..linear import relative_errors
 from ..networks import Operator
 from ._precision import MOST_ERROR
@@ -39,15 +40,15 @@ def make_table(
     `inputs` are training inputs, on which single precision is judged and the range of the outputs is found.
     """
     rank = operator.trunk.width + 1 if operator.transform is None else operator.transform.shape[1]
-    inputs = inputs[_evenly(len(inputs), _INPUTS)]
-    kept = _evenly(len(points), _MOST_BYTES // (4 * rank))
+    inputs = inputs[evenly(len(inputs), _INPUTS)]
+    kept = evenly(len(points), max(_MOST_BYTES // (4 * rank), 2))
     functions = _functions(operator, points[kept])
     if functions.nbytes > _MOST_BYTES:
         single = functions.astype(np.float32)
         if _rounding(operator, inputs, functions, single) <= MOST_ERROR:
             functions = single
         else:
-            some = _evenly(len(kept), _MOST_BYTES // (8 * rank))
+            some = evenly(len(kept), max(_MOST_BYTES // (8 * rank), 2))
             kept, functions = kept[some], functions[:, some]
     outputs = operator.predict(inputs, points[kept])
     fields = (outputs[..., None] if operator.channels is None else outputs).reshape(-1, operator.channels or 1)
@@ -62,10 +63,6 @@ def make_table(
         output is not None and output.is_positive,
         np.array(ranges),
     )
-
-
-def _evenly(count: int, most: int) -> Int[np.ndarray, " chosen"]:
-    return np.unique(np.linspace(0, count - 1, min(count, max(most, 2))).astype(np.int64))
 
 
 def _functions(operator: Operator, points: np.ndarray) -> Float[np.ndarray, "rank points"]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data import OperatorData
+from ..data import OperatorData, evenly
 from ..errors import DataError, TrunkfirstError
 from ..evaluation import basis_values, input_weights, predict_at
 from ..networks import Operator, Perceptron
@@ -18,7 +18,6 @@ from ._christoffel import Christoffel, christoffel, sensor_condition
 from ._decay import Decay, best_basis, n_term_decay
 from ._estimates import coefficient_lipschitz, fill_distances, operator_lipschitz, sensor_gaps
 from ._interpolating_branch import branch_lipschitz
-from ._measure import evenly
 from ._slope import Slope
 from ._truncation import truncate
 

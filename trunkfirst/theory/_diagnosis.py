@@ -17,13 +17,12 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from ..data import OperatorData
+from ..data import OperatorData, evenly
 from ..evaluation import ErrorBudget, error_budget, trunk_basis
 from ..linear import projection
 from ..networks import Operator
 from ..training import make_fields
 from ._decay import Decay, best_basis, n_term_decay
-from ._measure import evenly
 
 # So many samples, evenly chosen, stand for more.
 _MOST_SAMPLES = 2000

@@ -13,9 +13,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import pdist
 
+from ..data import evenly
 from ..errors import ValueRangeError
 from ..linear import relative_errors
-from ._measure import evenly, measure
+from ._measure import measure
 from ._slope import Slope, slope_of_positive
 
 _MOST_SAMPLES, _MOST_IN_PAIRS = 4000, 1000

@@ -1,7 +1,7 @@
-"""The probability measure omega on a grid, one weight a point, together 1; and samples that stand for more."""
+"""The probability measure omega on a grid, one weight a point, together 1."""
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ..errors import DataError
 
@@ -22,8 +22,3 @@ def check_length(name: str, axis: str, length: int, expected: int) -> None:
     """Refuse an array whose axis is not as long as that of the array it goes with."""
     if length != expected:
         raise DataError(f"{name}: axis '{axis}' has {length} entries, expected {expected}")
-
-
-def evenly(samples: int, most: int) -> Int[np.ndarray, " chosen"]:
-    """Indices of at most so many samples, evenly chosen."""
-    return np.unique(np.linspace(0, samples - 1, min(samples, most)).round().astype(int))
