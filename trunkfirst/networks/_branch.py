@@ -23,6 +23,11 @@ class StackedBranch(eqx.Module):
 
     networks: Perceptron
 
+    @property
+    def inputs(self) -> int:
+        """How many numbers it takes."""
+        return self.networks.inputs
+
     def __call__(self, x: Float[Array, "samples sensors"]) -> Float[Array, "samples coefficients"]:
         values = jax.vmap(lambda network: network(x))(self.networks)  # (coefficients, samples, 1)
         return values[..., 0].T

@@ -1,5 +1,6 @@
 """Branches as features times a last layer: products of networks (MIONet), convolutions on a grid."""
 
+import abc
 import itertools
 import math
 from collections.abc import Sequence
@@ -16,14 +17,24 @@ from ._perceptron import ACTIVATIONS, Perceptron, make_perceptron
 class AbstractBranchFeatures(eqx.Module):
     """The functions of an input that the last layer of a branch combines."""
 
+    @property
+    @abc.abstractmethod
+    def inputs(self) -> int:
+        """How many numbers it takes."""
+
+    @abc.abstractmethod
     def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples features"]:
-        raise NotImplementedError
+        """The features (samples, features)."""
 
 
 class LayerFeatures(AbstractBranchFeatures):
     """The hidden layers of a perceptron, after their activation."""
 
     layers: Perceptron
+
+    @property
+    def inputs(self) -> int:
+        return self.layers.inputs
 
     def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples features"]:
         return ACTIVATIONS[self.layers.activation](self.layers(x))
@@ -33,6 +44,10 @@ class SkipFeatures(AbstractBranchFeatures):
     """Features with the inputs themselves beside them: what is linear need not be learned by neurons."""
 
     features: AbstractBranchFeatures
+
+    @property
+    def inputs(self) -> int:
+        return self.features.inputs
 
     def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples features"]:
         return jnp.concatenate([self.features(x), x], axis=1)
@@ -47,6 +62,10 @@ class ProductFeatures(AbstractBranchFeatures):
     networks: tuple[Perceptron, ...]
     groups: tuple[int, ...] = eqx.field(static=True)
 
+    @property
+    def inputs(self) -> int:
+        return sum(self.groups)
+
     def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples features"]:
         parts = jnp.split(x, list(itertools.accumulate(self.groups))[:-1], axis=1)
         values = [network(part) for network, part in zip(self.networks, parts, strict=True)]
@@ -60,6 +79,10 @@ class ConvolutionFeatures(AbstractBranchFeatures):
     biases: tuple[Float[Array, " _"], ...]
     dense: Perceptron
     grid_shape: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def inputs(self) -> int:
+        return math.prod(self.grid_shape)
 
     def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples features"]:
         sigma = ACTIVATIONS[self.dense.activation]
@@ -77,6 +100,11 @@ class FeatureBranch(eqx.Module):
     features: AbstractBranchFeatures
     weight: Float[Array, "coefficients features"]
     bias: Float[Array, " coefficients"]
+
+    @property
+    def inputs(self) -> int:
+        """How many numbers it takes."""
+        return self.features.inputs
 
     def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples coefficients"]:
         return self.features(x) @ self.weight.T + self.bias[None]

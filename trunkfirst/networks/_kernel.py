@@ -53,6 +53,11 @@ class KernelBranch(eqx.Module):
         return sums + self.offset[None]
 
     @property
+    def inputs(self) -> int:
+        """How many numbers it takes."""
+        return self.centres.shape[1]
+
+    @property
     def count(self) -> int:
         """How many training samples stand as centres."""
         return len(self.centres)

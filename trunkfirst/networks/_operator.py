@@ -133,10 +133,8 @@ class Operator(eqx.Module):
 
     @property
     def sensors(self) -> int | None:
-        """How many numbers an input has; None where neither encoder nor branch tells."""
-        if self.encoder.sensors is not None:
-            return self.encoder.sensors
-        return self.branch.architecture[0] if isinstance(self.branch, Perceptron) else None
+        """How many numbers an input has; None where neither the encoder nor somebody else's branch tells."""
+        return self.branch.inputs if self.encoder.sensors is None else self.encoder.sensors
 
     @property
     def dtype(self) -> np.dtype:

@@ -57,9 +57,14 @@ class Perceptron(eqx.Module):
         return x
 
     @property
+    def inputs(self) -> int:
+        """How many numbers it takes."""
+        return self.weights[0].shape[-1]
+
+    @property
     def architecture(self) -> tuple[int, ...]:
         """The widths (n_0, n_1, ..., n_L)."""
-        return (self.weights[0].shape[1], *(len(b) for b in self.biases))
+        return (self.inputs, *(len(b) for b in self.biases))
 
 
 def make_perceptron(

@@ -25,6 +25,11 @@ class PredictOnlyBranch(eqx.Module):
 
     estimator: Estimator = eqx.field(static=True)
 
+    @property
+    def inputs(self) -> int | None:
+        """How many numbers it takes, where the estimator tells."""
+        return getattr(self.estimator, "n_features_in_", None)
+
     def __call__(self, x: Float[Array, "samples features"]) -> Float[Array, "samples coefficients"]:
         if isinstance(x, Tracer):
             raise PredictOnlyError(self.refusal("traced by jit, vmap or grad; call operator.predict instead"))

@@ -6,7 +6,6 @@ Loading runs no code from the file: the parts that a file may name are listed in
 
 import dataclasses as dc
 import hashlib
-import math
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -236,32 +235,10 @@ def _check_predictions(operator: Operator) -> None:
     """What has the parts of an operator must also predict; shapes alone are computed."""
     if not operator.input_names or (operator.channels is not None and operator.channels < 1):
         raise ValueError("input_names or channels are none")
-    sensors = _sensors(operator.encoder)
-    sensors = _width(operator.branch) if sensors is None else sensors
-    inputs = jax.ShapeDtypeStruct((2, sensors), operator.dtype)
+    assert operator.sensors is not None
+    inputs = jax.ShapeDtypeStruct((2, operator.sensors), operator.dtype)
     points = jax.ShapeDtypeStruct((3, operator.trunk.coordinates), operator.dtype)
     found = eqx.filter_eval_shape(operator, inputs, points)
     expected = (2, 3) if operator.channels is None else (2, 3, operator.channels)
     if found.shape != expected or operator.dtype not in (jnp.float32, jnp.float64):
         raise ValueError(f"2 samples at 3 points give outputs {found.shape} of {operator.dtype}")
-
-
-def _sensors(encoder: Any) -> int | None:
-    """How many numbers an encoder takes; in a chain the first that is not content with any number says."""
-    if isinstance(encoder, Chain):
-        return next((found for part in encoder.parts if (found := _sensors(part)) is not None), None)
-    return encoder.sensors
-
-
-def _width(part: Any) -> int:
-    """How many numbers a branch takes."""
-    if isinstance(part, Perceptron):
-        return part.weights[0].shape[-1]
-    if isinstance(part, ProductFeatures):
-        return sum(part.groups)
-    if isinstance(part, ConvolutionFeatures):
-        return math.prod(part.grid_shape)
-    if isinstance(part, KernelBranch):
-        return part.centres.shape[1]
-    held = {StackedBranch: "networks", LayerFeatures: "layers"}
-    return _width(getattr(part, held.get(type(part), "features")))

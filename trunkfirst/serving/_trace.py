@@ -59,29 +59,10 @@ def trace(operator: Operator) -> Graph:
         recorder.record("basis", lambda y: _basis(operator.trunk, operator.transform, y), "points"),
         recorder.record("outputs", outputs, "coefficients", "basis", "points"),
         operator.input_names,
-        operator.sensors or _branch_inputs(operator.branch),
+        operator.sensors or 0,
         operator.trunk.coordinates,
         operator.channels,
     )
-
-
-def _branch_inputs(part: Any) -> int:
-    """How many numbers a branch takes, or the features that it combines."""
-    match part:
-        case StackedBranch(networks=Perceptron(weights=weights)):
-            return weights[0].shape[-1]
-        case KernelBranch(centres=centres):
-            return centres.shape[1]
-        case FeatureBranch(features=features) | SkipFeatures(features=features):
-            return _branch_inputs(features)
-        case ProductFeatures(groups=sizes):
-            return sum(sizes)
-        case ConvolutionFeatures(grid_shape=sizes):
-            return math.prod(sizes)
-        case LayerFeatures(layers=layers):
-            return layers.architecture[0]
-        case _:
-            raise UsageError(f"a {type(part).__name__} does not say how many inputs it takes")
 
 
 @ft.singledispatch
