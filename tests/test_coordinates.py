@@ -23,6 +23,7 @@ from trunkfirst.networks import (
     Trunk,
     fit_principal,
     fit_standardise,
+    principal_modes,
 )
 from trunkfirst.regressors import LinearRidge
 from trunkfirst.training import (
@@ -177,7 +178,7 @@ def test_parallel_encoders_stand_side_by_side():
         encoder = parse_encoding("f=principal:2, a=log").fit_in(data, DOUBLE)
         found = np.asarray(encoder(jnp.asarray(data.flat_inputs)))
         logs = np.log(a)
-        principal = np.asarray(fit_principal(f, 2)(jnp.asarray(f)))
+        principal = np.asarray(fit_principal(principal_modes(f), 2)(jnp.asarray(f)))
     assert encoder.sensors == 5
     assert np.allclose(found[:, :2], (logs - logs.mean(axis=0)) / logs.std(axis=0), rtol=0, atol=1e-12)
     assert np.allclose(found[:, 2:], principal, rtol=0, atol=1e-12)
@@ -192,7 +193,10 @@ def test_every_input_needs_its_encoder():
 def test_parallel_and_fourier_round_trip_to_the_bit(tmp_path: Path):
     data = two_inputs()
     with jax.enable_x64(True):
-        parts = (fit_standardise(data.inputs["a"].values), fit_principal(data.inputs["f"].values, 2))
+        parts = (
+            fit_standardise(data.inputs["a"].values),
+            fit_principal(principal_modes(data.inputs["f"].values), 2),
+        )
         points = Chain(
             (
                 Periodic((0.5, 0.0)),

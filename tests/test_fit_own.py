@@ -325,6 +325,25 @@ def test_networks_are_tried_with_the_encoders_that_are_best_for_a_kernel(monkeyp
     assert [name for name in search.tried if search.kind(name) == "network"] == ["network, b:1", "network, c:1"]
 
 
+def test_networks_are_trained_behind_the_encoders_that_are_best_untrained(monkeypatch: pytest.MonkeyPatch):
+    data = on_a_grid()
+    config = make_config({**choice_settings(data), "data": {"file": "mine.npz"}})
+    looks = {"network, a:1, untrained": np.nan, "network, b:1, untrained": 2.0, "network, d:1, untrained": 1.0}
+    iterations: dict[str, int] = {}
+    monkeypatch.setattr(choices, "_candidate", lambda config, data, most: most)
+
+    def chosen(_: Any, candidates: dict[str, int], **__: Any) -> Choice:
+        iterations.update(candidates)
+        return Choice("", {name: looks.get(name, 9.0) for name in candidates})
+
+    monkeypatch.setattr(choices, "choose", chosen)
+    search = choices._Search(config, data, [], Silent())
+    assert search.promising("network", ("a:1", "b:1", "c:1", "d:1"), "none") == ("b:1", "d:1")
+    assert set(iterations.values()) == {0}
+    assert search.tried == {}
+    assert search.promising("kernel", ("a:1", "b:1", "c:1"), "none") == ("a:1", "b:1", "c:1")
+
+
 def choice_settings(data: AnyData) -> dict[str, Any]:
     values = own_values(data)
     values["trunk"] |= {"iterations": 60}

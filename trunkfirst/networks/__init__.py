@@ -13,6 +13,7 @@ from ._encoders import (
     Identity,
     Parallel,
     Periodic,
+    PrincipalModes,
     Standardise,
     basis_coefficients,
     fit_elementwise,
@@ -20,6 +21,7 @@ from ._encoders import (
     fit_principal,
     fit_standardise,
     in_precision,
+    principal_modes,
 )
 from ._features import (
     AbstractBranchFeatures,
@@ -66,6 +68,7 @@ __all__ = [
     "Perceptron",
     "Periodic",
     "PredictOnlyBranch",
+    "PrincipalModes",
     "ProductFeatures",
     "SkipFeatures",
     "StackedBranch",
@@ -83,6 +86,7 @@ __all__ = [
     "make_convolution",
     "make_perceptron",
     "make_product",
+    "principal_modes",
     "save",
     "side_by_side",
 ]

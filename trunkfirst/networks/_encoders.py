@@ -2,6 +2,7 @@
 inputs alone.
 """
 
+import dataclasses as dc
 import itertools
 from collections.abc import Callable
 
@@ -100,7 +101,8 @@ class Chain(AbstractEncoder):
 
     @property
     def sensors(self) -> int | None:
-        return self.parts[0].sensors
+        # The first that is not content with any number says.
+        return next((part.sensors for part in self.parts if part.sensors is not None), None)
 
     def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
         for part in self.parts:
@@ -189,16 +191,36 @@ def fit_elementwise(inputs: Float[np.ndarray, "samples sensors"], function: str)
     return Elementwise(jnp.asarray((inputs > 0).all(axis=0)), function)
 
 
-def fit_principal(inputs: Float[np.ndarray, "samples sensors"], count: int) -> Coordinates:
+@dc.dataclass(frozen=True, eq=False)
+class PrincipalModes:
+    """The directions in which inputs vary about their centre, widest first, and how widely."""
+
+    centre: Float[np.ndarray, " sensors"]
+    modes: Float[np.ndarray, "rank sensors"]
+    sizes: Float[np.ndarray, " rank"]
+    samples: int
+
+
+def principal_modes(inputs: Float[np.ndarray, "samples sensors"]) -> PrincipalModes:
+    """All of them but those at rounding level, which are noise."""
+    centre = inputs.mean(axis=0)
+    with one_blas_thread():
+        _, sizes, modes = np.linalg.svd(inputs - centre, full_matrices=False)
+    rank = max(1, int((sizes > 1e-13 * sizes[0]).sum()))
+    return PrincipalModes(centre, modes[:rank], sizes[:rank], len(inputs))
+
+
+def fit_principal(found: PrincipalModes, count: int) -> Coordinates:
     """The first `count` principal coordinates, all divided by the deviation of the first.
 
     One common scale keeps what the coordinates mean: a small one stays small.
     """
-    centre, modes, sizes = _principal_modes(inputs, count)
-    return Coordinates(jnp.asarray(centre), jnp.asarray(modes.T * np.sqrt(len(inputs)) / sizes[0]))
+    scale = np.sqrt(found.samples) / found.sizes[0]
+    return Coordinates(jnp.asarray(found.centre), jnp.asarray(found.modes[:count].T * scale))
 
 
 def fit_predictive(
+    found: PrincipalModes,
     inputs: Float[np.ndarray, "samples sensors"],
     targets: Float[np.ndarray, "samples directions"],
     weights: Float[np.ndarray, " samples"],
@@ -208,25 +230,14 @@ def fit_predictive(
 
     Where a linear prediction is good, what is left for the branch to learn is nearly straight.
     """
-    centre, modes, sizes = _principal_modes(inputs, count)
+    modes, sizes = found.modes[:count], found.sizes[:count]
     roots = np.sqrt(weights / weights.mean())[:, None]
     with one_blas_thread():
-        scores = np.hstack([np.ones_like(roots), (inputs - centre) @ modes.T / sizes])
+        scores = np.hstack([np.ones_like(roots), (inputs - found.centre) @ modes.T / sizes])
         slopes = np.linalg.lstsq(scores * roots, targets * roots, rcond=None)[0][1:]
     predicted = scores[:, 1:] @ slopes
     matrix = (modes.T / sizes) @ slopes / predicted.std(axis=0)
-    return Coordinates(jnp.asarray(centre), jnp.asarray(matrix))
-
-
-def _principal_modes(
-    inputs: Float[np.ndarray, "samples sensors"], count: int
-) -> tuple[Float[np.ndarray, " sensors"], Float[np.ndarray, "count sensors"], Float[np.ndarray, " count"]]:
-    centre = inputs.mean(axis=0)
-    with one_blas_thread():
-        _, sizes, modes = np.linalg.svd(inputs - centre, full_matrices=False)
-    # Directions at rounding level are noise, however many were asked for.
-    count = min(count, max(1, int((sizes > 1e-13 * sizes[0]).sum())))
-    return centre, modes[:count], sizes[:count]
+    return Coordinates(jnp.asarray(found.centre), jnp.asarray(matrix))
 
 
 def _legendre(x: np.ndarray, count: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from ..minimisers import (
     LBFGS,
     AbstractFeatures,
     AbstractMinimiser,
+    Minimised,
     OnStep,
     SeparableProblem,
     Stopping,
@@ -30,7 +31,8 @@ class ProjectedNetwork(AbstractRegressor):
 
     Targets are rotated to their principal directions, of which there are few; the last layer is the ridge
     solution for them. With more than `most_samples` samples the hidden layers are searched on a random part of
-    them, and the last layer is solved for on all.
+    them, and the last layer is solved for on all. With 0 iterations the hidden layers stay as they were drawn: a
+    first look at what the inputs are worth, which compiles next to nothing.
     """
 
     network: BranchSettings = BranchSettings()
@@ -42,7 +44,7 @@ class ProjectedNetwork(AbstractRegressor):
     most_samples: int = 6_000
 
     def briefly(self) -> AbstractRegressor:
-        return dc.replace(self, iterations=1)
+        return dc.replace(self, iterations=0)
 
     def with_groups(self, groups: tuple[int, ...]) -> AbstractRegressor:
         return dc.replace(self, network=self.network.with_groups(groups))
@@ -66,23 +68,36 @@ class ProjectedNetwork(AbstractRegressor):
         begin, choose, run = jr.split(key, 3)
         rows = _some_rows(len(inputs), self.most_samples, choose)
         problem = self._problem(inputs[rows], rotated[rows], roots[rows], targets.shape[1])
-        result = minimise(
+        features, status, iterations, history = self._features(inputs, begin), "finished", 0, ()
+        if self.iterations:
+            found = self._search(problem, features, run, loss_unit, on_step)
+            features, status = found.parameters, found.status
+            iterations, history = found.iterations, found.history
+        whole = self._problem(inputs, rotated, roots, targets.shape[1])
+        branch = _with_last_layer(features, whole.solve(features), directions)
+        loss = float(mean_square(branch(inputs) - targets))
+        return Regression(branch, loss, status, iterations, time.perf_counter() - start, history)
+
+    def _search(
+        self,
+        problem: SeparableProblem,
+        features: AbstractBranchFeatures,
+        key: PRNGKeyArray,
+        loss_unit: float,
+        on_step: OnStep | None,
+    ) -> Minimised:
+        return minimise(
             problem,
-            self._features(inputs, begin),
+            features,
             self.minimiser,
             iterations=self.iterations,
-            key=run,
+            key=key,
             stage="branch",
             loss_unit=loss_unit,
             # Where a branch of many neurons already interpolates, only stuck line searches are left to do.
             stopping=Stopping(patience=max(5, self.iterations // 20)),
             on_step=on_step,
         )
-        whole = self._problem(inputs, rotated, roots, targets.shape[1])
-        branch = _with_last_layer(result.parameters, whole.solve(result.parameters), directions)
-        loss = float(mean_square(branch(inputs) - targets))
-        seconds = time.perf_counter() - start
-        return Regression(branch, loss, result.status, result.iterations, seconds, result.history)
 
     def _problem(self, inputs: Array, rotated: Array, roots: Array, coefficients: int) -> SeparableProblem:
         scale = float(len(inputs) * coefficients)

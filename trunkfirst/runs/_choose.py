@@ -33,7 +33,7 @@ FOLDS = 5
 _LONGER_LOOK = 2.5
 _DECAYS = (1e-4, 1e-6, 1e-8)
 _MOST_FOR_KERNEL = 4000
-# Encoders, best for a kernel, that networks are tried with.
+# Encoders, best for a kernel or at first look, that networks are tried with.
 _BEST_ENCODERS = 2
 
 
@@ -80,6 +80,7 @@ def settle(config: RunConfig, prepared: Prepared, *, reporter: Reporter) -> Chos
     weights = ("relative", "none") if config.loss.weights == "auto" else (config.loss.weights,)
     encoders = _encoders(config, prepared.data) if section.encoder == "auto" else (section.encoder,)
     if section.kind != "auto":
+        encoders = search.promising(section.kind, encoders, weights[0])
         search.try_all(search.options(section.kind, encoders, weights[0]))
         if section.decay == 0:
             name = search.best(nearly=1.2)
@@ -107,6 +108,7 @@ def _try_kinds(search: "_Search", encoders: tuple[str, ...], weight: str) -> Non
         search.try_all(kernels)
         ranked = sorted(kernels, key=lambda name: search.errors[name])
         encoders = tuple(kernels[name]["branch"]["encoder"] for name in ranked[:_BEST_ENCODERS])
+    encoders = search.promising("network", encoders, weight)
     search.try_all(search.options("network", encoders, weight))
     search.try_all(_special(search.config.branch, search.data, weight))
 
@@ -121,14 +123,24 @@ class _Search:
 
     def try_all(self, options: Mapping[str, Updates], longer: float = 1.0) -> None:
         """Try candidates, if there are any; networks with so many times the usual iterations."""
-        if not options:
-            return
         most = int(longer * self.config.branch.trial_iterations)
-        candidates = {
-            name: _candidate(updated(self.config, updates), self.data, most) for name, updates in options.items()
-        }
+        self._measure({name: updated(self.config, updates) for name, updates in options.items()}, most)
         self.tried |= options
-        self.errors |= choose(self._trials, candidates, key=self.config.seed, on_error=self._say).errors
+
+    def _measure(self, configs: Mapping[str, RunConfig], most: int) -> None:
+        candidates = {name: _candidate(config, self.data, most) for name, config in configs.items()}
+        if candidates:
+            self.errors |= choose(self._trials, candidates, key=self.config.seed, on_error=self._say).errors
+
+    def promising(self, kind: str, encoders: tuple[str, ...], weight: str) -> tuple[str, ...]:
+        """The encoders worth training a network behind: the best with hidden layers as they are drawn."""
+        if kind != "network" or not self.config.branch.projected or len(encoders) <= _BEST_ENCODERS:
+            return encoders
+        options = self.options(kind, encoders, weight)
+        looks = {f"{name}, untrained": updated(self.config, updates) for name, updates in options.items()}
+        self._measure(looks, 0)
+        errors = np.nan_to_num([self.errors[name] for name in looks], nan=np.inf)
+        return tuple(encoders[place] for place in sorted(np.argsort(errors, kind="stable")[:_BEST_ENCODERS]))
 
     def _say(self, name: str, error: float) -> None:
         self._reporter.say(f"  {name}: {error:.2e}")
@@ -210,7 +222,7 @@ def _candidate(config: RunConfig, data: AnyData, most: int) -> Candidate:
 
 def _brief(section: BranchSection, most: int) -> BranchSection:
     """The branch with a short training, for comparing."""
-    most = most if section.decay > 0 else BRIEF_ITERATIONS
+    most = most if section.decay > 0 else min(most, BRIEF_ITERATIONS)
     return section.model_copy(update={"iterations": min(section.iterations, most)})
 
 

@@ -2,6 +2,10 @@
 
 import abc
 import dataclasses as dc
+import functools as ft
+import weakref
+from collections.abc import Callable
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,13 +21,17 @@ from ..networks import (
     Chain,
     Identity,
     Parallel,
+    PrincipalModes,
     basis_coefficients,
     fit_elementwise,
     fit_predictive,
     fit_principal,
     fit_standardise,
     in_precision,
+    principal_modes,
 )
+
+_Found = TypeVar("_Found")
 
 # Below this share of the mean square a field is zero.
 _ZERO = 1e-20
@@ -72,7 +80,7 @@ class PrincipalInputs(AbstractEncoding):
     count: int
 
     def fit(self, data: AnyData) -> AbstractEncoder:
-        return fit_principal(data.flat_inputs, self.count)
+        return fit_principal(_input_modes(data), self.count)
 
 
 @dc.dataclass(frozen=True)
@@ -87,11 +95,8 @@ class PredictiveInputs(AbstractEncoding):
     def fit(self, data: AnyData) -> AbstractEncoder:
         if isinstance(data, ScatteredData):
             raise DataError("predictive coordinates need outputs at the same points for all samples")
-        weights = relative_weights(data)
-        outputs = data.outputs.reshape(data.samples, -1)
-        centred = outputs - np.average(outputs, axis=0, weights=weights)
-        modes = principal_directions(centred * np.sqrt(weights)[:, None], tolerance=1e-3)[:3]
-        return fit_predictive(data.flat_inputs, centred @ modes.T, weights, self.count)
+        targets, weights = _moving_most(data)
+        return fit_predictive(_input_modes(data), data.flat_inputs, targets, weights, self.count)
 
 
 @dc.dataclass(frozen=True)
@@ -126,6 +131,36 @@ class PerInput(AbstractEncoding):
             raise DataError(f"inputs: encoders are given for {given}, but the inputs are {known}")
         parts = [named[name].fit(dc.replace(data, inputs={name: f})) for name, f in data.inputs.items()]
         return Parallel(tuple(parts), tuple(f.values.shape[1] for f in data.inputs.values()))
+
+
+def _once(find: Callable[[AnyData], _Found]) -> Callable[[AnyData], _Found]:
+    """Remember what is found in a data set while the data set lives: candidates ask again and again."""
+    known: weakref.WeakKeyDictionary[AnyData, _Found] = weakref.WeakKeyDictionary()
+
+    @ft.wraps(find)
+    def found(data: AnyData) -> _Found:
+        if data not in known:
+            known[data] = find(data)
+        return known[data]
+
+    return found
+
+
+@_once
+def _input_modes(data: AnyData) -> PrincipalModes:
+    return principal_modes(data.flat_inputs)
+
+
+@_once
+def _moving_most(
+    data: AnyData,
+) -> tuple[Float[np.ndarray, "samples directions"], Float[np.ndarray, " samples"]]:
+    """What moves most in the outputs, relative to their size, and the weights that say so."""
+    weights = relative_weights(data)
+    outputs = data.outputs.reshape(data.samples, -1)
+    centred = outputs - np.average(outputs, axis=0, weights=weights)
+    modes = principal_directions(centred * np.sqrt(weights)[:, None], tolerance=1e-3)[:3]
+    return centred @ modes.T, weights
 
 
 def relative_weights(data: AnyData) -> Float[np.ndarray, " samples"]:
