@@ -10,7 +10,7 @@ from typer.exceptions import TyperException
 
 from ..errors import TrunkfirstError, UsageError
 from ._data_app import data_app
-from ._options import Iterations, Json, Keys, Out, Preset, Quiet, Samples, Seed, Settings, Target
+from ._options import Iterations, Json, Keys, Out, Preset, Quiet, Samples, Scheduler, Seed, Settings, Target
 
 app = typer.Typer(
     name="trunkfirst",
@@ -64,6 +64,7 @@ def run(
     samples: Samples = None,
     iterations: Iterations = None,
     settings: Settings = None,
+    scheduler: Scheduler = None,
     out: Out = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -84,6 +85,7 @@ def run(
         samples=samples,
         iterations=iterations,
         settings=settings or [],
+        scheduler=scheduler,
         out=out,
         json=json,
         quiet=quiet,
@@ -102,6 +104,7 @@ def compare(
     samples: Samples = None,
     iterations: Iterations = None,
     settings: Settings = None,
+    scheduler: Scheduler = None,
     out: Out = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -121,6 +124,7 @@ def compare(
         samples=samples,
         iterations=iterations,
         settings=settings or [],
+        scheduler=scheduler,
         out=out,
         json=json,
         quiet=quiet,
