@@ -20,6 +20,8 @@ class Prepared:
     data: AnyData
     split: Split
     seconds: float
+    holds_validation: bool = False
+    """Whether the operator is judged on the samples for choosing, and must not see them."""
 
     @property
     def train(self) -> AnyData:
@@ -35,6 +37,11 @@ class Prepared:
     def all_but_test(self) -> AnyData:
         """Samples for training once nothing is to be chosen any more."""
         return self.data.take(np.union1d(self.split.train, self.split.validation))
+
+    @property
+    def for_training(self) -> AnyData:
+        """Samples that the operator is trained on."""
+        return self.train if self.holds_validation else self.all_but_test
 
     @property
     def test(self) -> AnyData | None:
@@ -64,7 +71,7 @@ def prepare(
         test_share=section.test_share,
         seed=section.split_seed,
     )
-    return Prepared(data, split, time.perf_counter() - start)
+    return Prepared(data, split, time.perf_counter() - start, section.hold_validation)
 
 
 def _get(config: RunConfig, workers: int | None, scheduler: str | None, reporter: Reporter) -> AnyData:
