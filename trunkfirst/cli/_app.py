@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 from ..errors import TrunkfirstError, UsageError
 from ._data_app import data_app
 from ._options import Iterations, Json, Keys, Out, Preset, Quiet, Samples, Scheduler, Seed, Settings, Target
+from ._sweep_app import sweep
 
 app = typer.Typer(
     name="trunkfirst",
@@ -333,11 +334,13 @@ def study(
 
 @app.command()
 def resume(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of run, fit or compare, broken off.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder of run, fit, compare or sweep, broken off.")
+    ],
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Go on with a run, fit or comparison that was broken off, to the same result to the bit.
+    """Go on with a run, fit, comparison or sweep that was broken off, to the same result to the bit.
 
     Ctrl-C, SIGTERM, a crash or a power cut cost at most checkpoint_seconds (30) of work.
 
@@ -346,6 +349,9 @@ def resume(
     from ._resume import resume_command
 
     return resume_command(folder, json=json, quiet=quiet)
+
+
+app.command()(sweep)
 
 
 @app.command()
