@@ -51,5 +51,5 @@ def _print(found: Sweep, quiet: bool) -> None:
         for row in found.rows
     ]
     print_table(f"{len(rows)} runs, the best on validation samples first", columns, rows, quiet=quiet)
-    for row in found.failures:
-        say(f"{row.name} {row.status}: {row.reason}", quiet=quiet)
+    for sentence in found.explain_failures():
+        say(sentence, quiet=quiet)

@@ -30,16 +30,15 @@ def write_sweep(directory: Path) -> Path:
     rows = found["rows"]
     with figure_style():
         section = _section(directory, found)
-    problem = next(iter(configs.values()))["problem"]
-    file = next(iter(configs.values()))["data"]["file"]
-    wording = wording_for(problem or Path(file).stem, None)
+    first = next(iter(configs.values()))
+    wording = wording_for(first["problem"] or Path(first["data"]["file"]).stem, None)
     page = Page(
         title=f"{wording.title}: sweep over {_listed(found['settings'])}",
         summary=_sentences(found),
         task=wording.task,
         conditions=f"{len(rows)} runs, each in a folder of its own beside this page.",
-        notices=tuple(f"{row['name']} {row['status']}: {row['reason']}" for row in rows if not _is_sound(row)),
-        remarks=(_REMARK,),
+        notices=tuple(found["failures"]),
+        remarks=(_RANKED, _HELD) if first["data"]["hold_validation"] else (_RANKED,),
         paper=None,
         claims=(),
         methods=_table(found),
@@ -55,9 +54,12 @@ def write_sweep(directory: Path) -> Path:
     return path
 
 
-_REMARK = (
+_RANKED = (
     "Errors are mean relative errors. The order is that of the validation error; the test error stands beside it "
-    "and chose nothing. Validation samples were kept out of the training: a run of the best settings with "
+    "and chose nothing."
+)
+_HELD = (
+    "Validation samples were kept out of the training: a run of the best settings with "
     "data.hold_validation = false trains on them too."
 )
 

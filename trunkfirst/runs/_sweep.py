@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -80,6 +80,16 @@ class Sweep:
         """The runs that have no result."""
         return tuple(row for row in self.rows if not row.is_sound)
 
+    def explain_failures(self) -> tuple[str, ...]:
+        """Each reason once, with a run that has it and how many others do."""
+        names: dict[str, list[str]] = {}
+        for row in self.failures:
+            names.setdefault(f"{row.status}: {row.reason}", []).append(row.name)
+        return tuple(
+            f"{first} {f'and {len(others)} more ' if others else ''}{why}"
+            for why, (first, *others) in names.items()
+        )
+
     @property
     def keys(self) -> tuple[str, ...]:
         """What was varied."""
@@ -104,7 +114,12 @@ class Sweep:
 
     def summary(self) -> dict[str, Any]:
         """What `sweep.json` holds."""
-        return {"settings": list(self.keys), "best": self.best(), "rows": [dc.asdict(row) for row in self.rows]}
+        return {
+            "settings": list(self.keys),
+            "best": self.best(),
+            "failures": list(self.explain_failures()),
+            "rows": [dc.asdict(row) for row in self.rows],
+        }
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -186,11 +201,12 @@ def _carry_out(
     if tasks:
         _make_data([grid.configs[task.name] for task in tasks], scheduler, reporter)
     start, kept = time.monotonic(), len(rows)
-    for task, reason in _done(tasks, workers, scheduler):
-        rows[task.name] = _row(folder, task.name, grid.settings[task.name], reason)
-        if on_run is not None:
-            seconds = (time.monotonic() - start) / (len(rows) - kept) * (len(grid.configs) - len(rows))
-            on_run(Progress(rows[task.name], len(rows), len(grid.configs), seconds))
+    with contextlib.closing(_done(tasks, workers, scheduler)) as done:
+        for task, reason in done:
+            rows[task.name] = _row(folder, task.name, grid.settings[task.name], reason)
+            if on_run is not None:
+                seconds = (time.monotonic() - start) / (len(rows) - kept) * (len(grid.configs) - len(rows))
+                on_run(Progress(rows[task.name], len(rows), len(grid.configs), seconds))
     return _finish(folder, [rows[name] for name in grid.configs])
 
 
@@ -213,7 +229,7 @@ class RunTask:
 
 def _done(
     tasks: list[RunTask], workers: int | None, scheduler: str | None
-) -> Iterator[tuple[RunTask, str | Lost | None]]:
+) -> Generator[tuple[RunTask, str | Lost | None]]:
     if scheduler is not None:
         return on_cluster(carry_out, tasks, address=scheduler)
     return on_processes(carry_out, tasks, workers=workers or os.cpu_count() or 1)

@@ -1,7 +1,7 @@
 """Work on a Dask cluster. Dask is imported when somebody asks for it."""
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ WORKER_SECONDS = 30.0
 
 def on_cluster(
     function: Callable[[Task], Result], tasks: Iterable[Task], *, address: str
-) -> Iterator[tuple[Task, Result | Lost]]:
+) -> Generator[tuple[Task, Result | Lost]]:
     """Give each task with what `function` makes of it on a worker of the Dask scheduler at `address`.
 
     Tasks of a worker that ends go to another one; a task that ended several workers, or that they cannot carry

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -28,7 +28,7 @@ class Lost:
 
 def on_processes(
     function: Callable[[Task], Result], tasks: Iterable[Task], *, workers: int
-) -> Iterator[tuple[Task, Result | Lost]]:
+) -> Generator[tuple[Task, Result | Lost]]:
     """Give each task with what `function` makes of it in one of so many processes.
 
     A process does task after task, so that what it has compiled serves again. One that ends, killed or out of
@@ -50,6 +50,8 @@ def on_processes(
                     worker.stop()
                 yield task, result
     finally:
+        for worker in crew:
+            worker.ask_to_end()
         for worker in crew:
             worker.stop()
 
@@ -84,9 +86,13 @@ class _Worker(Generic[Task, Result]):
             self._process.join()
             return Lost(_explain(self._process.exitcode or 0))
 
-    def stop(self) -> None:
-        """End the process; what it was doing is broken off."""
+    def ask_to_end(self) -> None:
+        """Let the process break off what it is doing, and write down where it stands."""
         self._process.terminate()
+
+    def stop(self) -> None:
+        """End the process and wait for that."""
+        self.ask_to_end()
         self._process.join(_SECONDS_TO_END)
         if self._process.is_alive():
             self._process.kill()
