@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from own_problems import Call
 
-from trunkfirst.errors import ClusterError, MissingExtraError, ValueRangeError
+from trunkfirst.cli import _compare, _run
+from trunkfirst.errors import ClusterError, MissingExtraError, SolveError, ValueRangeError
 from trunkfirst.problems import RandomConductivity, make_data, output_points
 from trunkfirst.workers import Lost, _cluster, on_cluster
 
@@ -99,6 +100,22 @@ def test_the_command(cluster: Any, call: Call, tmp_path: Path, monkeypatch: pyte
     code, _, err = call("data", "make", PROBLEM, "--scheduler", address, "--workers", "2")
     assert code == ValueRangeError.exit_code
     assert "not both" in err
+
+
+@pytest.mark.parametrize(("command", "module"), [("run", _run), ("compare", _compare)])
+def test_a_run_finds_the_data_that_the_cluster_made(
+    cluster: Any, command: str, module: Any, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TRUNKFIRST_CACHE", str(tmp_path))
+
+    def begin(*_: Any, **__: Any) -> None:
+        assert len(content(tmp_path)) == 3  # two shards and their index
+        raise SolveError("far enough")
+
+    monkeypatch.setattr(module, command, begin)
+    address = cluster.scheduler_address
+    code, _, err = call(command, PROBLEM, "--samples", "8", "--scheduler", address, "--out", tmp_path / "out")
+    assert (code, "far enough" in err) == (SolveError.exit_code, True), err
 
 
 def test_our_errors_come_through_and_others_are_told(cluster: Any, monkeypatch: pytest.MonkeyPatch):
