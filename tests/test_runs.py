@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from helpers import has_same_bits, waves
@@ -57,6 +58,24 @@ def prepared(data: OperatorData = DATA, split: Split = SPLIT) -> Prepared:
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return run(config_of(), tmp_path_factory.mktemp("run") / "a", prepared=prepared())
+
+
+def test_validation_samples_that_are_held_are_not_seen(tmp_path: Path):
+    split = Split.random(
+        SAMPLES, validation_share=0.125, test_share=0.125, seed=0
+    )  # trains on 12, as other tests do
+    config = config_of(data={"validation_share": 0.125, "hold_validation": True})
+    held = Prepared(DATA, split, 0.5, holds_validation=True)
+    found = run(config, tmp_path / "held", prepared=held)
+    spoilt = dc.replace(DATA, outputs=DATA.outputs.copy(), reference_outputs=None)
+    spoilt.outputs[split.validation] *= 3
+    other = run(config, tmp_path / "spoilt", prepared=dc.replace(held, data=spoilt))
+    assert has_same_bits(found.result.operator, other.result.operator)
+    targets = DATA.take(split.validation)
+    with jax.enable_x64(True):
+        predicted = np.asarray(found.result.operator(targets.flat_inputs, DATA.points))
+    errors = np.linalg.norm(predicted - targets.outputs, axis=1) / np.linalg.norm(targets.outputs, axis=1)
+    assert found.metrics["validation"]["mean_relative_l2"] == pytest.approx(errors.mean(), rel=1e-12)
 
 
 # -- what is written

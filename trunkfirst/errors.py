@@ -18,7 +18,9 @@ TrunkfirstError              1   base; the exit code of the command line
 ├── PredictOnlyError        14   an operator that predicts only was to do more
 ├── MissingExtraError       16   an optional package is not installed
 ├── FolderInUseError        17   another process works in the folder
-└── MemoryNeedError         18   more memory would be needed than there is
+├── MemoryNeedError         18   more memory would be needed than there is
+├── ClusterError            20   a cluster does not answer, or cannot do the work
+└── FailedRunsError         21   some runs of a sweep failed
 ```
 130 is left for an interrupt (Ctrl-C) and 143 for SIGTERM, as shells have it.
 """
@@ -102,6 +104,14 @@ class FolderInUseError(TrunkfirstError, OSError):
 
 class MemoryNeedError(TrunkfirstError, MemoryError):
     exit_code = 18
+
+
+class ClusterError(TrunkfirstError, OSError):
+    exit_code = 20
+
+
+class FailedRunsError(TrunkfirstError, ArithmeticError):
+    exit_code = 21
 
 
 class Terminated(KeyboardInterrupt):

@@ -10,7 +10,8 @@ from typer.exceptions import TyperException
 
 from ..errors import TrunkfirstError, UsageError
 from ._data_app import data_app
-from ._options import Iterations, Json, Keys, Out, Preset, Quiet, Samples, Seed, Settings, Target
+from ._options import Iterations, Json, Keys, Out, Preset, Quiet, Samples, Scheduler, Seed, Settings, Target
+from ._sweep_app import sweep
 
 app = typer.Typer(
     name="trunkfirst",
@@ -64,6 +65,7 @@ def run(
     samples: Samples = None,
     iterations: Iterations = None,
     settings: Settings = None,
+    scheduler: Scheduler = None,
     out: Out = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -84,6 +86,7 @@ def run(
         samples=samples,
         iterations=iterations,
         settings=settings or [],
+        scheduler=scheduler,
         out=out,
         json=json,
         quiet=quiet,
@@ -102,6 +105,7 @@ def compare(
     samples: Samples = None,
     iterations: Iterations = None,
     settings: Settings = None,
+    scheduler: Scheduler = None,
     out: Out = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -121,6 +125,7 @@ def compare(
         samples=samples,
         iterations=iterations,
         settings=settings or [],
+        scheduler=scheduler,
         out=out,
         json=json,
         quiet=quiet,
@@ -329,11 +334,13 @@ def study(
 
 @app.command()
 def resume(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of run, fit or compare, broken off.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder of run, fit, compare or sweep, broken off.")
+    ],
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Go on with a run, fit or comparison that was broken off, to the same result to the bit.
+    """Go on with a run, fit, comparison or sweep that was broken off, to the same result to the bit.
 
     Ctrl-C, SIGTERM, a crash or a power cut cost at most checkpoint_seconds (30) of work.
 
@@ -342,6 +349,9 @@ def resume(
     from ._resume import resume_command
 
     return resume_command(folder, json=json, quiet=quiet)
+
+
+app.command()(sweep)
 
 
 @app.command()

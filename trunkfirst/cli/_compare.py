@@ -8,14 +8,24 @@ from ..report import write_report
 from ..runs import Comparison, compare
 from ._console import TerminalReporter, print_json, print_table, say
 from ._run import metrics_row
-from ._settings import default_folder, resolve
+from ._settings import default_folder, prepare_on_cluster, resolve
 
 
-def compare_command(target: str, *, seeds: int, out: Path | None, json: bool, quiet: bool, **options: Any) -> int:
+def compare_command(
+    target: str,
+    *,
+    seeds: int,
+    scheduler: str | None,
+    out: Path | None,
+    json: bool,
+    quiet: bool,
+    **options: Any,
+) -> int:
     """Carry out several methods and print them beside the paper."""
     configs = resolve(target, **options)
     folder = out or default_folder(f"{configs[0].name}-compare")
     with TerminalReporter(quiet=quiet or json) as reporter:
+        prepare_on_cluster(configs[0], scheduler, reporter)
         comparison = compare(configs, folder, seeds=seeds, reporter=reporter)
     return show_comparison(comparison, json=json, quiet=quiet)
 

@@ -15,6 +15,7 @@ from ..errors import Terminated, TrunkfirstError
 
 if TYPE_CHECKING:
     from ..minimisers import Step
+    from ..runs import Progress as RunProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -69,6 +70,16 @@ class TerminalReporter:
         """Progress of training."""
         note = f"loss {step.best_loss:.2e}  rate {step.rate:.1e}"
         self._show(step.stage, step.iteration, step.iterations, note, step.remaining_seconds)
+
+    def on_run(self, progress: "RunProgress") -> None:
+        """A run of a sweep is done."""
+        row = progress.row
+        told = f"validation {number(row.validation)}, test {number(row.test)}" if row.is_sound else row.reason
+        left = f"  about {progress.remaining_seconds:.0f} s left" if progress.done < progress.total else ""
+        count = f"{progress.done}/{progress.total}"
+        self._console.print(f"{count}  {row.name}: {told}{left}", soft_wrap=True, markup=False)
+        if self._console.is_terminal:
+            self._show("runs", progress.done, progress.total, count, progress.remaining_seconds)
 
     def _show(self, name: str, done: int, total: int, note: str, remaining: float | None) -> None:
         if self._console.is_terminal:

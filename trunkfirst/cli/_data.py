@@ -16,13 +16,21 @@ def make_command(
     samples: int | None,
     points: str | None,
     workers: int | None,
+    scheduler: str | None,
     out: Path | None,
     json: bool,
     quiet: bool,
 ) -> int:
     """Make data, or find them made."""
     with TerminalReporter(quiet=quiet or json) as reporter:
-        data = make_data(problem, samples=samples, points=points, workers=workers, progress=reporter.on_samples)
+        data = make_data(
+            problem,
+            samples=samples,
+            points=points,
+            workers=workers,
+            scheduler=scheduler,
+            progress=reporter.on_samples,
+        )
     if out is not None:
         write_data(data, out)
     found = describe_data(problem, data)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._options import Json, Keys, Quiet, Samples
+from ._options import Json, Keys, Quiet, Samples, Scheduler
 
 data_app = typer.Typer(help="Make, check, describe and convert data.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -19,16 +19,29 @@ def data_make(
         typer.Option(help='"random:M" for M random points, "grid:N" for N x N cells.', show_default="the mesh"),
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    scheduler: Scheduler = None,
     out: Annotated[
         Path | None, typer.Option(help="Also write them to a file (.npz, .mat, .h5) for `fit` or other programs.")
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Solve a problem by finite elements and keep the samples, checksummed, for later runs."""
+    """Solve a problem by finite elements and keep the samples, checksummed, for later runs.
+
+    Example: trunkfirst data make random-conductivity --samples 10000 --scheduler tcp://127.0.0.1:8786
+    """
     from ._data import make_command
 
-    return make_command(problem, samples=samples, points=points, workers=workers, out=out, json=json, quiet=quiet)
+    return make_command(
+        problem,
+        samples=samples,
+        points=points,
+        workers=workers,
+        scheduler=scheduler,
+        out=out,
+        json=json,
+        quiet=quiet,
+    )
 
 
 @data_app.command("info")

@@ -33,5 +33,13 @@ Keys: TypeAlias = Annotated[
         "--key", metavar="KEY=NAME", help="What an array is called in the file, e.g. --key inputs=a. Repeatable."
     ),
 ]
+Scheduler: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Let the workers of a Dask scheduler do the work, e.g. tcp://127.0.0.1:8786; needs the extra dask.",
+        show_default=False,
+    ),
+]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]

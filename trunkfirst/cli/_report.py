@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..files import verify_manifest
-from ..report import write_report
+from ..report import write_report, write_sweep
 from ._console import print_json, say
 
 
@@ -13,7 +13,7 @@ def report_command(folder: Path, *, json: bool, quiet: bool) -> int:
         if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):
             # Runs of a comparison may have been diagnosed since; each has its own manifest.
             verify_manifest(each, but=("*report.html", "*figures/*", "*/diagnosis.*"))
-    page = write_report(folder)
+    page = write_sweep(folder) if (folder / "sweep.json").is_file() else write_report(folder)
     if json:
         print_json({"report": str(page)})
     else:

@@ -2,18 +2,21 @@
 
 from pathlib import Path
 
-from ..runs import Comparison, resume
+from ..runs import Comparison, Sweep, resume
 from ._compare import show_comparison
 from ._console import TerminalReporter, print_json, say
 from ._run import show_outcome
+from ._sweep import show_sweep
 
 
 def resume_command(folder: Path, *, json: bool, quiet: bool) -> int:
-    """Go on with a run, fit or comparison that was broken off."""
+    """Go on with a run, fit, comparison or sweep that was broken off."""
     with TerminalReporter(quiet=quiet or json) as reporter:
-        result = resume(folder, reporter=reporter)
+        result = resume(folder, reporter=reporter, on_run=reporter.on_run)
     if isinstance(result, Comparison):
         return show_comparison(result, json=json, quiet=quiet)
+    if isinstance(result, Sweep):
+        return show_sweep(result, json=json, quiet=quiet)
     if result is not None:
         return show_outcome(result, json=json, quiet=quiet)
     if json:

@@ -6,14 +6,17 @@ from typing import Any
 from ..report import write_report
 from ..runs import Outcome, run
 from ._console import TerminalReporter, number, print_json, print_table, say
-from ._settings import default_folder, resolve
+from ._settings import default_folder, prepare_on_cluster, resolve
 
 
-def run_command(target: str, *, out: Path | None, json: bool, quiet: bool, **options: Any) -> int:
+def run_command(
+    target: str, *, scheduler: str | None, out: Path | None, json: bool, quiet: bool, **options: Any
+) -> int:
     """Carry out one configuration."""
     (config,) = resolve(target, **options)
     folder = out or default_folder(f"{config.name}-{config.method}-seed{config.seed}")
     with TerminalReporter(quiet=quiet or json) as reporter:
+        prepare_on_cluster(config, scheduler, reporter)
         outcome = run(config, folder, reporter=reporter)
     return show_outcome(outcome, json=json, quiet=quiet)
 

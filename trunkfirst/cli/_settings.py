@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UnknownNameError, UsageError
-from ..runs import RunConfig, make_config, merge, parse_setting, preset_values, put
+from ..runs import Reporter, RunConfig, make_config, merge, parse_setting, preset_values, put
 
 
 def resolve(
@@ -77,6 +77,14 @@ def _dotted(values: dict[str, Any], prefix: str = "") -> set[str]:
     for name, value in values.items():
         keys |= _dotted(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name}
     return keys
+
+
+def prepare_on_cluster(config: RunConfig, scheduler: str | None, reporter: Reporter) -> None:
+    """Let a cluster, if there is one, make the data, which the run then finds in the cache."""
+    from ..runs import prepare
+
+    if scheduler is not None:
+        prepare(config, scheduler=scheduler, reporter=reporter)
 
 
 def default_folder(name: str) -> Path:

@@ -15,7 +15,7 @@ from ..data import OperatorData, ShardFolder
 from ..errors import CorruptFileError, ValueRangeError
 from ._abstract import AbstractProblem
 from ._meshes import grid_square
-from ._parallel import ShardTask, solve_all
+from ._parallel import ShardTask, solve_all, solve_on_cluster
 from ._registry import get_problem
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -35,6 +35,7 @@ def make_data(
     indices: Int[np.ndarray, " chosen"] | None = None,
     seed: int = 0,
     workers: int | None = None,
+    scheduler: str | None = None,
     cache: Path | str | None = None,
     progress: Progress | None = None,
 ) -> OperatorData:
@@ -48,6 +49,8 @@ def make_data(
     - `seed` draws the samples (5.3, random-conductivity) and the random points.
     - `workers`: processes to solve in; None takes all cores where that pays, 1 stays in this process. The
       data are the same to the bit.
+    - `scheduler`: the address of a Dask scheduler, whose workers solve instead; needs the extra `dask`. Trust it:
+      Dask runs whatever its scheduler and its clients send.
     - `cache`: folder of the shards, see `cache_folder`.
     - `progress(done, total)` is called with numbers of samples after each block.
 
@@ -58,12 +61,14 @@ def make_data(
     count = problem.default_samples if samples is None else samples
     if seed < 0 or (workers is not None and workers < 1):
         raise ValueRangeError(f"seed is {seed}, workers is {workers}; expected seed >= 0 and workers >= 1")
+    if workers is not None and scheduler is not None:
+        raise ValueRangeError("give workers or a scheduler, and not both: a scheduler has workers of its own")
     parameters = problem.parameters(count, seed=seed)
     places = None if points is None else output_points(points, interval=problem.interval, seed=seed)
     fields = None
     if places is None or problem.needs_fields:
         folder = ShardFolder(cache_folder(cache) / _folder_name(problem, parameters))
-        fields = _solved(problem, parameters, folder, workers, progress)
+        fields = _solved(problem, parameters, folder, workers, scheduler, progress)
     if indices is not None:
         parameters, fields = parameters[indices], None if fields is None else fields[indices]
     if places is None:
@@ -118,6 +123,7 @@ def _solved(
     parameters: Float[np.ndarray, "samples parameters"],
     folder: ShardFolder,
     workers: int | None,
+    scheduler: str | None,
     progress: Progress | None,
 ) -> Float[np.ndarray, "samples nodes"]:
     """Fields of all samples: read what is sound, solve and write the rest."""
@@ -134,7 +140,7 @@ def _solved(
         if number not in sound
     ]
     done = total - sum(task.samples for task in tasks)
-    for task, digest in _run(tasks, workers):
+    for task, digest in _run(tasks, workers, scheduler):
         task_fields = folder.read(task.number, digest)["fields"]
         fields[task.first : task.first + task.samples] = task_fields
         sound[task.number] = digest
@@ -146,8 +152,10 @@ def _solved(
     return fields
 
 
-def _run(tasks: list[ShardTask], workers: int | None) -> Iterator[tuple[ShardTask, str]]:
-    """Solve the tasks here or in processes, whichever is quicker unless `workers` says."""
+def _run(tasks: list[ShardTask], workers: int | None, scheduler: str | None) -> Iterator[tuple[ShardTask, str]]:
+    """Solve the tasks on a cluster if there is one, else here or in processes, whichever is quicker."""
+    if scheduler is not None and tasks:
+        return solve_on_cluster(tasks, address=scheduler)
     seconds = sum(task.samples * task.problem.seconds_per_sample for task in tasks)
     if workers is None:
         workers = (os.cpu_count() or 1) if seconds > _WORTH_PROCESSES else 1

@@ -1,12 +1,9 @@
-"""Solving blocks of samples, here or in several processes, each block written as a shard at once."""
+"""Solving blocks of samples, here, in processes or on a cluster, each block written as a shard at once."""
 
-import contextlib
 import dataclasses as dc
 import multiprocessing
-import sys
-import threading
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
@@ -15,6 +12,8 @@ import threadpoolctl
 from jaxtyping import Float
 
 from ..data import ShardFolder
+from ..errors import ClusterError
+from ..workers import Lost, on_cluster, without_main_module
 from ._abstract import AbstractProblem
 
 
@@ -38,6 +37,16 @@ def solve_shard(task: ShardTask) -> str:
     """Solve a block, write its shard, return the SHA-256. One BLAS thread: same bits however many workers."""
     with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
         fields = task.problem.solve(task.parameters, first=task.first)
+    return _write(task, fields)
+
+
+def _solve_there(task: ShardTask) -> Float[np.ndarray, "samples nodes"]:
+    """On a worker. Its BLAS stays at one thread: another block may be solved beside this one."""
+    threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+    return task.problem.solve(task.parameters, first=task.first)
+
+
+def _write(task: ShardTask, fields: Float[np.ndarray, "samples nodes"]) -> str:
     return task.folder.write(task.number, {"parameters": task.parameters, "fields": fields})
 
 
@@ -60,35 +69,21 @@ def solve_all(tasks: list[ShardTask], *, workers: int) -> Iterator[tuple[ShardTa
         yield task, solve_shard(task)
 
 
+def solve_on_cluster(tasks: list[ShardTask], *, address: str) -> Iterator[tuple[ShardTask, str]]:
+    """Like `solve_all`, by the workers of a Dask scheduler; they return the fields and need not see the cache."""
+    for task, fields in on_cluster(_solve_there, tasks, address=address):
+        if isinstance(fields, Lost):
+            raise ClusterError(f"samples from {task.first} on could not be solved on {address}: {fields.reason}")
+        yield task, _write(task, fields)
+
+
 def _solve_in_processes(tasks: list[ShardTask], *, workers: int) -> Iterator[tuple[ShardTask, str]]:
     # spawn: JAX and BLAS have threads, and a forked copy of a process with threads may hang
     executor = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
     try:
-        with _without_main_module():
+        with without_main_module():
             futures: dict[Future[str], ShardTask] = {executor.submit(solve_shard, task): task for task in tasks}
         for future in as_completed(futures):
             yield futures[future], future.result()
     finally:
         executor.shutdown(cancel_futures=True)
-
-
-_main_module_lock = threading.Lock()
-
-
-@contextlib.contextmanager
-def _without_main_module() -> Generator[None]:
-    """Start processes that do not import the caller's script.
-
-    A spawned process imports the main script again to find functions defined there. Ours are defined here,
-    and a script without `if __name__ == "__main__"` would start all over in each worker. What multiprocessing
-    looks at is `__spec__` and `__file__` of the main module; both are hidden while the processes start.
-    """
-    main = sys.modules["__main__"]
-    with _main_module_lock:
-        hidden = {name: vars(main)[name] for name in ("__spec__", "__file__") if name in vars(main)}
-        try:
-            vars(main)["__spec__"] = None
-            vars(main).pop("__file__", None)
-            yield
-        finally:
-            vars(main).update(hidden)

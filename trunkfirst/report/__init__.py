@@ -3,5 +3,6 @@
 from ._report import write_report
 from ._sensors import SensorPicture, write_sensor_picture
 from ._study import write_study
+from ._sweep import write_sweep
 
-__all__ = ["SensorPicture", "write_report", "write_sensor_picture", "write_study"]
+__all__ = ["SensorPicture", "write_report", "write_sensor_picture", "write_study", "write_sweep"]

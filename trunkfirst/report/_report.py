@@ -6,7 +6,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..data import OperatorData
-from ..errors import OutputNotWritableError
 from ..files import update_manifest, write_text
 from ._anls import draw_anls
 from ._choices import choice_tables
@@ -14,14 +13,14 @@ from ._cost import draw_cost
 from ._diagnosis import budget_sentences, budget_tables, draw_budgets
 from ._errors import draw_errors, draw_histogram, draw_mean_errors
 from ._experiment import Experiment, read_experiment
+from ._figures import figures_folder, write_panel
 from ._geometry import draw_geometry, draw_pair
-from ._html import Drawing, Page, Section, Shown, render
+from ._html import Page, Section, Shown, render
 from ._losses import draw_branch_losses, draw_trunk_losses
 from ._maps import draw_maps
 from ._panel import Omission, Panel
 from ._style import figure_style, method_label
 from ._summary import conditions, notices, remarks, summarise
-from ._svg import to_inline, to_svg
 from ._tables import methods_table, paper_table, runs_table
 from ._wording import Wording, wording_for
 from ._worst import draw_worst
@@ -92,7 +91,7 @@ def _write_sections(
     directory: Path, sections: Sequence[tuple[str, str, tuple[Drawn, ...]]]
 ) -> tuple[Section, ...]:
     """Write each drawing to its file and number the figures through; empty sections are dropped."""
-    folder = _figures_folder(directory)
+    folder = figures_folder(directory)
     panels = [panel for _, _, drawn in sections for panel in drawn if isinstance(panel, Panel)]
     _remove_stale(folder, {image.name for panel in panels for image in panel.images})
     written: list[Section] = []
@@ -101,20 +100,11 @@ def _write_sections(
         shown: list[Shown] = []
         for panel in (item for item in drawn if isinstance(item, Panel)):
             number += 1
-            shown.append(_write_panel(folder, number, panel))
+            shown.append(write_panel(folder, number, panel))
         omissions = tuple(item for item in drawn if isinstance(item, Omission))
         if shown or omissions:
             written.append(Section(key, title, tuple(shown), omissions))
     return tuple(written)
-
-
-def _figures_folder(directory: Path) -> Path:
-    folder = directory / "figures"
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise OutputNotWritableError(f"cannot make {folder}: {error.strerror}") from error
-    return folder
 
 
 def _remove_stale(folder: Path, names: set[str]) -> None:
@@ -127,15 +117,6 @@ def _remove_stale(folder: Path, names: set[str]) -> None:
 
 def _is_ours(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in _NAMES)
-
-
-def _write_panel(folder: Path, number: int, panel: Panel) -> Shown:
-    drawings: list[Drawing] = []
-    for image in panel.images:
-        svg = to_svg(image)
-        write_text(folder / f"{image.name}.svg", svg)
-        drawings.append(Drawing(to_inline(svg), image.alt))
-    return Shown(number, panel.title, panel.caption, tuple(drawings))
 
 
 def _page(experiment: Experiment, wording: Wording, sections: tuple[Section, ...]) -> Page:

@@ -16,6 +16,7 @@ from ._config import (
 from ._diagnose import Case, Diagnosed, diagnose_run, gather_case
 from ._environment import environment
 from ._fit_own import fit_own, own_config
+from ._grid import Grid, make_grid, setting_text
 from ._memory import Memory, read_memory, sample_count
 from ._method import build_method
 from ._own_data import own_values
@@ -26,6 +27,7 @@ from ._resume import resume
 from ._run import Outcome, run
 from ._sensors import Placement, place_sensors
 from ._study import KNOWN_RATES, Study, known_rates_study, study
+from ._sweep import Progress, Row, Sweep, sweep
 
 __all__ = [
     "KNOWN_RATES",
@@ -35,15 +37,19 @@ __all__ = [
     "Claim",
     "Comparison",
     "Diagnosed",
+    "Grid",
     "Memory",
     "MethodName",
     "Outcome",
     "Placement",
     "Prepared",
+    "Progress",
     "Reporter",
+    "Row",
     "RunConfig",
     "Silent",
     "Study",
+    "Sweep",
     "build_method",
     "check_claims",
     "check_used",
@@ -55,6 +61,7 @@ __all__ = [
     "known_rates_study",
     "load_config",
     "make_config",
+    "make_grid",
     "merge",
     "own_config",
     "own_values",
@@ -67,6 +74,8 @@ __all__ = [
     "resume",
     "run",
     "sample_count",
+    "setting_text",
     "study",
+    "sweep",
     "to_toml",
 ]

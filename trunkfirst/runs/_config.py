@@ -34,6 +34,10 @@ class DataSection(Section):
     points: str | None = Field(default=None, description='"random:M" or "grid:N" instead of the mesh')
     split_seed: Seed = Field(default=0, description="seed of the split, apart from the seed of the networks")
     validation_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for choosing settings")
+    hold_validation: bool = Field(
+        default=False,
+        description="keep these out of the training to the end, and judge the operator on them, as sweeps do",
+    )
     test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for judging the result")
 
 
@@ -201,6 +205,8 @@ def unused_settings(config: RunConfig) -> set[str]:
         unused |= {"branch.trial_iterations"}
     if not is_network:
         unused |= {"branch.skip"}
+    if config.data.validation_share == 0:
+        unused |= {"data.hold_validation"}
     if not is_network or config.branch.kind == "convolution":
         unused |= {"branch.product", "branch.stacked"}
     return unused

@@ -238,7 +238,7 @@ def _chosen(prepared: Prepared, numbers: int) -> tuple[Rows, Rows]:
     split = prepared.split
     most = max(1, _MOST_NUMBERS // numbers)
     test = split.test[:: math.ceil(len(split.test) / most)]
-    return test, np.union1d(split.train, split.validation)
+    return test, split.train if prepared.holds_validation else np.union1d(split.train, split.validation)
 
 
 def _spread(rows: Rows) -> Rows:

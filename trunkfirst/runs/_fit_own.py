@@ -121,7 +121,7 @@ def add_samples(
 
 
 def _kept_trunk(config: RunConfig, operator: Operator, prepared: Prepared) -> TrunkResult:
-    train = prepared.all_but_test
+    train = prepared.for_training
     with jax.enable_x64(True):
         fields = make_ready(train, build_method(config, train), np.dtype(np.float64)).fields
         return reuse_trunk(operator.trunk, fields)

@@ -20,6 +20,8 @@ class Prepared:
     data: AnyData
     split: Split
     seconds: float
+    holds_validation: bool = False
+    """Whether the operator is judged on the samples for choosing, and must not see them."""
 
     @property
     def train(self) -> AnyData:
@@ -37,33 +39,53 @@ class Prepared:
         return self.data.take(np.union1d(self.split.train, self.split.validation))
 
     @property
+    def for_training(self) -> AnyData:
+        """Samples that the operator is trained on."""
+        return self.train if self.holds_validation else self.all_but_test
+
+    @property
     def test(self) -> AnyData | None:
         """Samples for judging, if there are any."""
         return self.data.take(self.split.test) if len(self.split.test) else None
 
 
-def prepare(config: RunConfig, *, data: AnyData | None = None, reporter: Reporter | None = None) -> Prepared:
-    """Make, find or read the data of a configuration, unless they are given, and split them."""
+def prepare(
+    config: RunConfig,
+    *,
+    data: AnyData | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    reporter: Reporter | None = None,
+) -> Prepared:
+    """Make, find or read the data of a configuration, unless they are given, and split them.
+
+    `workers` and `scheduler` say who solves what is not made yet, as in `make_data`.
+    """
     start = time.perf_counter()
     section = config.data
     if data is None:
-        data = _get(config, reporter or Silent())
+        data = _get(config, workers, scheduler, reporter or Silent())
     split = Split.random(
         data.samples,
         validation_share=section.validation_share,
         test_share=section.test_share,
         seed=section.split_seed,
     )
-    return Prepared(data, split, time.perf_counter() - start)
+    return Prepared(data, split, time.perf_counter() - start, section.hold_validation)
 
 
-def _get(config: RunConfig, reporter: Reporter) -> AnyData:
+def _get(config: RunConfig, workers: int | None, scheduler: str | None, reporter: Reporter) -> AnyData:
     section = config.data
     if config.problem is not None:
         problem = get_problem(config.problem)
         check_memory(section.samples or problem.default_samples, len(problem.mesh.points))
         return make_data(
-            config.problem, samples=section.samples, points=section.points, progress=reporter.on_samples
+            config.problem,
+            samples=section.samples,
+            points=section.points,
+            workers=workers,
+            scheduler=scheduler,
+            progress=reporter.on_samples,
         )
     assert section.file is not None
     data = read_data(Path(section.file), keys=section.keys)

@@ -1,5 +1,6 @@
 """Going on with what was broken off."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,17 @@ from ._config import RunConfig, make_config
 from ._fit_own import add_samples
 from ._reporter import Reporter
 from ._run import Outcome, run
+from ._sweep import Progress, Sweep, read_grid, sweep
 from ._workplace import read_request
 
 
-def resume(folder: Path | str, *, reporter: Reporter | None = None) -> Outcome | Comparison | None:
-    """Carry on a run, fit or comparison to the same bits as if it had not been broken off.
+def resume(
+    folder: Path | str, *, reporter: Reporter | None = None, on_run: Callable[[Progress], None] | None = None
+) -> Outcome | Comparison | Sweep | None:
+    """Carry on a run, fit, comparison or sweep to the same bits as if it had not been broken off.
 
     At most one interval of work (`checkpoint_seconds`) is done again. None if the folder is finished already.
+    `on_run` hears of the runs of a sweep.
     """
     folder = Path(folder)
     request = read_request(folder)
@@ -26,6 +31,9 @@ def resume(folder: Path | str, *, reporter: Reporter | None = None) -> Outcome |
             return run(_config(values), folder, reporter=reporter, resumes=True)
         case {"command": "compare", "configs": list(several), "seeds": int(seeds)}:
             return compare([_config(v) for v in several], folder, seeds=seeds, reporter=reporter, resumes=True)
+        case {"command": "sweep", "workers": int() | None as workers, "scheduler": str() | None as scheduler}:
+            grid = read_grid(folder)
+            return sweep(grid, folder, workers=workers, scheduler=scheduler, on_run=on_run, reporter=reporter)
         case {"command": "fit", "config": values, "earlier": str(earlier), "keeps_trunk": bool(keeps)}:
             return add_samples(
                 _config(values), folder, Path(earlier), keeps_trunk=keeps, reporter=reporter, resumes=True

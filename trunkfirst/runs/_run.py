@@ -5,10 +5,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..data import AnyData, OperatorData, Split
+from ..data import AnyData, OperatorData
 from ..evaluation import Evaluation, Intervals, conformal_intervals, evaluate, kernel_baseline
 from ..files import read_json, to_json, write_json, write_manifest, write_npz, write_text
 from ..networks import save
+from ..selection import Choice
 from ..training import FitResult, Method, TrunkResult, TwoStep, fit
 from ._arrays import evaluation_arrays
 from ._choose import Chosen, settle
@@ -73,9 +74,11 @@ def _carry_out(
     numbers = (prepared.data.flat_inputs.size + prepared.data.outputs.size) // prepared.data.samples
     check_memory(prepared.data.samples, numbers, is_loaded=True)
     chosen = chosen or settle(config, prepared, reporter=reporter)
-    config, trunk_result = chosen.config, trunk_result or chosen.trunk_result
-    # Nothing is chosen any more: what served for choosing now serves for training.
-    train = prepared.all_but_test
+    config = chosen.config
+    if not prepared.holds_validation:  # a trunk that choosing needed has seen the samples for choosing
+        trunk_result = trunk_result or chosen.trunk_result
+    # Nothing is chosen any more: what served for choosing now serves for training, unless it is held back.
+    train = prepared.for_training
     branches = KeptBranches()
     method = branches.watch(build_method(config, train))
     reporter.say(describe(config))
@@ -95,7 +98,7 @@ def _carry_out(
     memory = remember(train, _intervals(config, train, method, result))
     write_memory(folder, memory)
     seconds = {"data": prepared.seconds, "total": time.perf_counter() - start}
-    metrics = _metrics(chosen, prepared.split, result, evaluation, seconds) | {"warnings": warnings}
+    metrics = _metrics(chosen, prepared, result, evaluation, seconds) | {"warnings": warnings}
     outcome = Outcome(folder, config, metrics, result, test, evaluation)
     _write(outcome)
     return outcome
@@ -124,14 +127,21 @@ def describe(config: RunConfig) -> str:
     return f"{config.name}, {config.method}, preset {config.preset}, seed {config.seed}: {steps}"
 
 
+def _validation_error(prepared: Prepared, result: FitResult, choice: Choice | None) -> float | None:
+    """The operator's own on samples that were held back, else that of the best candidate."""
+    if prepared.holds_validation and len(prepared.split.validation):
+        return float(evaluate(result.operator, prepared.validation).errors.mean())
+    return None if choice is None else choice.error
+
+
 def _metrics(
     chosen: Chosen,
-    split: Split,
+    prepared: Prepared,
     result: FitResult,
     evaluation: Evaluation | None,
     seconds: dict[str, float],
 ) -> dict[str, Any]:
-    config, choice = chosen.config, chosen.choice
+    config, split = chosen.config, prepared.split
     own = None if evaluation is None or evaluation.own_errors is None else float(evaluation.own_errors.mean())
     return {
         "problem": config.name,
@@ -143,7 +153,7 @@ def _metrics(
         "chosen": chosen.summary(),
         "samples": {"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
         **result.diagnostics,
-        "validation": {"mean_relative_l2": None if choice is None else choice.error},
+        "validation": {"mean_relative_l2": _validation_error(prepared, result, chosen.choice)},
         "test": None if evaluation is None else evaluation.summary(),
         "data": {"own_error": own},
         "seconds": seconds,
