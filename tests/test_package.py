@@ -19,6 +19,7 @@ DESIGNED = (
     "files",
     "data",
     "problems",
+    "devices",
     "linear",
     "networks",
     "checkpoints",

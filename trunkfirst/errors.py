@@ -18,7 +18,8 @@ TrunkfirstError              1   base; the exit code of the command line
 ├── PredictOnlyError        14   an operator that predicts only was to do more
 ├── MissingExtraError       16   an optional package is not installed
 ├── FolderInUseError        17   another process works in the folder
-└── MemoryNeedError         18   more memory would be needed than there is
+├── MemoryNeedError         18   more memory would be needed than there is
+└── LostProcessError        19   one of several processes died, is stuck, or differs
 ```
 130 is left for an interrupt (Ctrl-C) and 143 for SIGTERM, as shells have it.
 """
@@ -102,6 +103,10 @@ class FolderInUseError(TrunkfirstError, OSError):
 
 class MemoryNeedError(TrunkfirstError, MemoryError):
     exit_code = 18
+
+
+class LostProcessError(TrunkfirstError, ConnectionError):
+    exit_code = 19
 
 
 class Terminated(KeyboardInterrupt):
