@@ -10,7 +10,21 @@ from typer.exceptions import TyperException
 
 from ..errors import TrunkfirstError, UsageError
 from ._data_app import data_app
-from ._options import Iterations, Json, Keys, Out, Preset, Quiet, Samples, Seed, Settings, Target
+from ._launch_app import LAUNCH_SETTINGS, launch
+from ._options import (
+    Devices,
+    Iterations,
+    Json,
+    Keys,
+    Out,
+    Preset,
+    Quiet,
+    Samples,
+    Seed,
+    Settings,
+    Target,
+    with_devices,
+)
 
 app = typer.Typer(
     name="trunkfirst",
@@ -22,6 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data_app, name="data")
+app.command(context_settings=LAUNCH_SETTINGS)(launch)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -64,6 +79,7 @@ def run(
     samples: Samples = None,
     iterations: Iterations = None,
     settings: Settings = None,
+    devices: Devices = None,
     out: Out = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -83,7 +99,7 @@ def run(
         seed=seed,
         samples=samples,
         iterations=iterations,
-        settings=settings or [],
+        settings=with_devices(settings, devices),
         out=out,
         json=json,
         quiet=quiet,
@@ -151,6 +167,7 @@ def fit(
     ] = None,
     seed: Seed = None,
     settings: Settings = None,
+    devices: Devices = None,
     keys: Keys = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -171,7 +188,7 @@ def fit(
         test_share=test_share,
         earlier=earlier,
         seed=seed,
-        settings=settings or [],
+        settings=with_devices(settings, devices),
         keys=keys or [],
         out=out,
         json=json,

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ..devices import is_first, join_processes
 from ..runs import Comparison, resume
 from ._compare import show_comparison
 from ._console import TerminalReporter, print_json, say
@@ -10,13 +11,15 @@ from ._run import show_outcome
 
 def resume_command(folder: Path, *, json: bool, quiet: bool) -> int:
     """Go on with a run, fit or comparison that was broken off."""
+    join_processes()
+    quiet = quiet or not is_first()
     with TerminalReporter(quiet=quiet or json) as reporter:
         result = resume(folder, reporter=reporter)
     if isinstance(result, Comparison):
         return show_comparison(result, json=json, quiet=quiet)
     if result is not None:
         return show_outcome(result, json=json, quiet=quiet)
-    if json:
+    if json and is_first():
         print_json({"status": "finished"})
     else:
         say(f"{folder} is finished already; nothing was left to do", quiet=quiet)

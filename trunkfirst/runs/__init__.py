@@ -16,6 +16,7 @@ from ._config import (
 from ._diagnose import Case, Diagnosed, diagnose_run, gather_case
 from ._environment import environment
 from ._fit_own import fit_own, own_config
+from ._launch import Launch, launch
 from ._memory import Memory, read_memory, sample_count
 from ._method import build_method
 from ._own_data import own_values
@@ -35,6 +36,7 @@ __all__ = [
     "Claim",
     "Comparison",
     "Diagnosed",
+    "Launch",
     "Memory",
     "MethodName",
     "Outcome",
@@ -53,6 +55,7 @@ __all__ = [
     "fit_own",
     "gather_case",
     "known_rates_study",
+    "launch",
     "load_config",
     "make_config",
     "merge",
