@@ -20,6 +20,7 @@ DESIGNED = (
     "workers",
     "data",
     "problems",
+    "devices",
     "linear",
     "networks",
     "checkpoints",

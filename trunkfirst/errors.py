@@ -19,6 +19,7 @@ TrunkfirstError              1   base; the exit code of the command line
 ├── MissingExtraError       16   an optional package is not installed
 ├── FolderInUseError        17   another process works in the folder
 ├── MemoryNeedError         18   more memory would be needed than there is
+├── LostProcessError        19   one of several processes died, is stuck, or differs
 ├── ClusterError            20   a cluster does not answer, or cannot do the work
 └── FailedRunsError         21   some runs of a sweep failed
 ```
@@ -104,6 +105,10 @@ class FolderInUseError(TrunkfirstError, OSError):
 
 class MemoryNeedError(TrunkfirstError, MemoryError):
     exit_code = 18
+
+
+class LostProcessError(TrunkfirstError, ConnectionError):
+    exit_code = 19
 
 
 class ClusterError(TrunkfirstError, OSError):

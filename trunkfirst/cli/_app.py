@@ -10,7 +10,22 @@ from typer.exceptions import TyperException
 
 from ..errors import TrunkfirstError, UsageError
 from ._data_app import data_app
-from ._options import Iterations, Json, Keys, Out, Preset, Quiet, Samples, Scheduler, Seed, Settings, Target
+from ._launch_app import LAUNCH_SETTINGS, launch
+from ._options import (
+    Devices,
+    Iterations,
+    Json,
+    Keys,
+    Out,
+    Preset,
+    Quiet,
+    Samples,
+    Scheduler,
+    Seed,
+    Settings,
+    Target,
+    with_devices,
+)
 from ._sweep_app import sweep
 
 app = typer.Typer(
@@ -23,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data_app, name="data")
+app.command(context_settings=LAUNCH_SETTINGS)(launch)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,6 +82,7 @@ def run(
     iterations: Iterations = None,
     settings: Settings = None,
     scheduler: Scheduler = None,
+    devices: Devices = None,
     out: Out = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -85,7 +102,7 @@ def run(
         seed=seed,
         samples=samples,
         iterations=iterations,
-        settings=settings or [],
+        settings=with_devices(settings, devices),
         scheduler=scheduler,
         out=out,
         json=json,
@@ -156,6 +173,7 @@ def fit(
     ] = None,
     seed: Seed = None,
     settings: Settings = None,
+    devices: Devices = None,
     keys: Keys = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -176,7 +194,7 @@ def fit(
         test_share=test_share,
         earlier=earlier,
         seed=seed,
-        settings=settings or [],
+        settings=with_devices(settings, devices),
         keys=keys or [],
         out=out,
         json=json,

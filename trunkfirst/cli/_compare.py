@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import OperatorData
+from ..devices import is_first, join_processes
 from ..report import write_report
 from ..runs import Comparison, compare
 from ._console import TerminalReporter, print_json, print_table, say
@@ -22,6 +23,8 @@ def compare_command(
     **options: Any,
 ) -> int:
     """Carry out several methods and print them beside the paper."""
+    join_processes()
+    quiet = quiet or not is_first()
     configs = resolve(target, **options)
     folder = out or default_folder(f"{configs[0].name}-compare")
     with TerminalReporter(quiet=quiet or json) as reporter:
@@ -32,6 +35,8 @@ def compare_command(
 
 def show_comparison(comparison: Comparison, *, json: bool, quiet: bool) -> int:
     """Write the report of a comparison and print it beside the paper."""
+    if not is_first():
+        return 0
     data = comparison.data
     page = write_report(comparison.folder, data=data if isinstance(data, OperatorData) else None)
     if json:

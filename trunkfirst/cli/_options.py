@@ -41,5 +41,18 @@ Scheduler: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Devices: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Spread the work over so many devices, in each process; a CPU is divided into them.",
+        show_default="one",
+    ),
+]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
+
+
+def with_devices(settings: list[str] | None, devices: int | None) -> list[str]:
+    """`--devices N` is `--set devices=N`."""
+    return [*(settings or []), *([] if devices is None else [f"devices={devices}"])]

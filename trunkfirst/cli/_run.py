@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from ..devices import is_first, join_processes
 from ..report import write_report
 from ..runs import Outcome, run
 from ._console import TerminalReporter, number, print_json, print_table, say
@@ -13,6 +14,8 @@ def run_command(
     target: str, *, scheduler: str | None, out: Path | None, json: bool, quiet: bool, **options: Any
 ) -> int:
     """Carry out one configuration."""
+    join_processes()
+    quiet = quiet or not is_first()
     (config,) = resolve(target, **options)
     folder = out or default_folder(f"{config.name}-{config.method}-seed{config.seed}")
     with TerminalReporter(quiet=quiet or json) as reporter:
@@ -23,6 +26,8 @@ def run_command(
 
 def show_outcome(outcome: Outcome, *, json: bool, quiet: bool) -> int:
     """Write the report of a run and print its numbers."""
+    if not is_first():
+        return 0
     page = write_report(outcome.folder)
     if json:
         print_json(outcome.metrics)

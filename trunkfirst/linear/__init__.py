@@ -4,6 +4,7 @@ from ._compression import Compressed, compress, principal_directions
 from ._limits import is_limited_by_network, trunk_limit, trunk_limit_bounds
 from ._norms import projection, relative_errors
 from ._orthonormalise import QR, SVD, AbstractOrthonormaliser, Orthonormal, smallest_sufficient_rank
+from ._tall_qr import combine_triangles, tall_qr, triangle
 from ._threads import one_blas_thread
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "AbstractOrthonormaliser",
     "Compressed",
     "Orthonormal",
+    "combine_triangles",
     "compress",
     "is_limited_by_network",
     "one_blas_thread",
@@ -19,6 +21,8 @@ __all__ = [
     "projection",
     "relative_errors",
     "smallest_sufficient_rank",
+    "tall_qr",
+    "triangle",
     "trunk_limit",
     "trunk_limit_bounds",
 ]

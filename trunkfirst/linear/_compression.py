@@ -5,6 +5,8 @@ import dataclasses as dc
 import numpy as np
 from jaxtyping import Float
 
+from ..devices import current_mesh
+from ._tall_qr import tall_qr, triangle
 from ._threads import one_blas_thread
 
 
@@ -25,8 +27,8 @@ def compress(outputs: Float[np.ndarray, "samples points"], *, tolerance: float =
     """Thin SVD of the outputs; drops what lies below `tolerance` times the norm of everything."""
     W, discarded = _principal(outputs, tolerance)
     with one_blas_thread():
-        directions, triangle = np.linalg.qr(outputs @ W.T)
-    return Compressed(directions, triangle @ W, discarded)
+        directions, R = tall_qr(outputs @ W.T)
+    return Compressed(directions, R @ W, discarded)
 
 
 def principal_directions(
@@ -37,11 +39,20 @@ def principal_directions(
 
 
 def _principal(matrix: np.ndarray, tolerance: float) -> tuple[np.ndarray, float]:
-    samples, columns = matrix.shape
     with one_blas_thread():
-        # Many samples: the right singular vectors come from the small triangle of a QR.
-        small = np.linalg.qr(matrix, mode="r") if samples > 2 * columns else matrix
-        _, s, W = np.linalg.svd(small, full_matrices=False)
+        s, W = _right_singular_vectors(matrix)
     tails = np.cumsum(s[::-1] ** 2)[::-1]
     rank = max(1, int((tails > tolerance**2 * tails[0]).sum()))
     return W[:rank], float(tails[rank]) if rank < len(s) else 0.0
+
+
+def _right_singular_vectors(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    samples, columns = matrix.shape
+    if current_mesh() is not None and columns > 2 * samples:
+        Q, R = tall_qr(matrix.T)
+        _, s, W = np.linalg.svd(R.T, full_matrices=False)
+        return s, W @ Q.T
+    # Many samples: the right singular vectors come from the small triangle of a QR.
+    small = triangle(matrix) if samples > 2 * columns else matrix
+    _, s, W = np.linalg.svd(small, full_matrices=False)
+    return s, W

@@ -12,7 +12,9 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float, Int
 
+from ..devices import current_mesh
 from ..errors import DataError
+from ._tall_qr import householder_signs, tall_qr
 from ._threads import one_blas_thread
 
 Matrix = Float[np.ndarray, "_ _"]
@@ -120,6 +122,16 @@ def _above_rounding(sizes: Float[np.ndarray, " all"], shape: tuple[int, int]) ->
 
 
 def _pivoted_qr(matrix: Matrix) -> tuple[Matrix, Matrix, Int[np.ndarray, " columns"]]:
+    if current_mesh() is not None and len(matrix) > matrix.shape[1]:
+        Q, small = tall_qr(matrix)
+        inner, R, order = _pivoted(small)
+        Q = Q @ inner
+        signs = householder_signs(Q[: len(R)])
+        return Q * signs, R * signs[:, None], order
+    return _pivoted(matrix)
+
+
+def _pivoted(matrix: Matrix) -> tuple[Matrix, Matrix, Int[np.ndarray, " columns"]]:
     return scipy.linalg.qr(matrix, mode="economic", pivoting=True)  # pyright: ignore[reportReturnType]
 
 

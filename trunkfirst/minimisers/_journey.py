@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from ..checkpoints import Snapshot
+from ..devices import check_in_step, waiting
 from ..errors import CorruptFileError
 from ._abstract import AbstractMinimiser, AbstractObjective, State
 from ._adam import keep_better
@@ -66,11 +67,13 @@ class Journey:
         end = min(self._first + ((self.done - self._first) // chunk + 1) * chunk, iterations)
         count = min(self._part, end - self.done)
         begin = time.perf_counter()
-        state = advance(minimiser, objective, self.state, jnp.asarray(count, jnp.int32))
-        if self.done + count == end and objective.is_stochastic:
-            state = judge(objective, state)
-        jax.block_until_ready(state.value)
-        is_quick = time.perf_counter() - begin < _SOON / 2
+        with waiting():
+            state = advance(minimiser, objective, self.state, jnp.asarray(count, jnp.int32))
+            if self.done + count == end and objective.is_stochastic:
+                state = judge(objective, state)
+            jax.block_until_ready(state.value)
+        # All processes make parts of the same length; the clock of the first says which.
+        is_quick = check_in_step(time.perf_counter() - begin < _SOON / 2, float(state.value))
         self._part = min(2 * self._part, chunk) if is_quick else max(self._part // 2, 1)
         self.state, self.done = state, self.done + count
         return self.done == end

@@ -9,6 +9,7 @@ import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
 from ..checkpoints import begin_step
+from ..devices import home, replicate_beside
 from ..errors import ValueRangeError
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 from ._journey import Journey, Step, restore
@@ -105,6 +106,7 @@ def minimise(
         journey = restore(place.saved, like)
     else:
         journey = Journey(minimiser.init(objective, parameters, key=key) if state is None else state)
+    journey.state = replicate_beside(journey.state, objective)
     status: Status = "finished"
     try:
         while not place.is_done and status == "finished" and journey.done < iterations:
@@ -127,5 +129,5 @@ def minimise(
         status = "interrupted"
     if status == "finished" and not place.is_done:
         place.finish(journey.snapshot)
-    state = journey.state
+    state = home(journey.state)
     return Minimised(state.best_parameters, float(state.best_value), status, state, tuple(journey.history))

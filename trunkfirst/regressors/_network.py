@@ -8,6 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..devices import current_mesh, spread_rows
 from ..errors import SettingError
 from ..minimisers import AbstractMinimiser, AbstractObjective, Adam, OnStep, Parameters, draw, minimise
 from ..networks import (
@@ -126,7 +127,7 @@ class NetworkRegressor(AbstractRegressor):
     ) -> Regression:
         start, run = jr.split(key)
         branch = self.network.make(inputs.shape[1], targets.shape[1], dtype=targets.dtype, key=start)
-        objective = RegressionLoss(inputs, targets, weights, self.batch)
+        objective = spread_loss(RegressionLoss(inputs, targets, weights, self.batch))
         result = minimise(
             objective,
             branch,
@@ -166,3 +167,14 @@ class RegressionLoss(AbstractObjective):
         rows = draw(key, len(self.inputs), size)
         weights = None if self.weights is None else self.weights[rows]
         return RegressionLoss(self.inputs[rows], self.targets[rows], weights)
+
+
+def spread_loss(loss: RegressionLoss) -> RegressionLoss:
+    """The same with its samples spread over the mesh, if there is one and no batch is drawn from them."""
+    if current_mesh() is None or loss.is_stochastic:
+        return loss
+    weights = np.ones(len(loss.inputs)) if loss.weights is None else np.asarray(loss.weights)
+    spread = spread_rows(weights, loss.targets.dtype)
+    # Rows that were added have no weight; the mean over all is to be that over the samples.
+    spread = spread * (len(spread) / len(weights))
+    return RegressionLoss(spread_rows(loss.inputs, repeats_last=True), spread_rows(loss.targets), spread)

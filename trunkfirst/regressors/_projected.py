@@ -8,6 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..devices import home, spread_rows
 from ..errors import UsageError
 from ..linear import principal_directions
 from ..minimisers import (
@@ -74,7 +75,7 @@ class ProjectedNetwork(AbstractRegressor):
             features, status = found.parameters, found.status
             iterations, history = found.iterations, found.history
         whole = self._problem(inputs, rotated, roots, targets.shape[1])
-        branch = _with_last_layer(features, whole.solve(features), directions)
+        branch = _with_last_layer(features, home(whole.solve(features)), directions)
         loss = float(mean_square(branch(inputs) - targets))
         return Regression(branch, loss, status, iterations, time.perf_counter() - start, history)
 
@@ -102,7 +103,8 @@ class ProjectedNetwork(AbstractRegressor):
     def _problem(self, inputs: Array, rotated: Array, roots: Array, coefficients: int) -> SeparableProblem:
         scale = float(len(inputs) * coefficients)
         decay = self.decay * jnp.sum(rotated**2) / scale
-        return SeparableProblem(HiddenFeatures(inputs, roots), rotated, self.ridge, scale, decay)
+        features = HiddenFeatures(spread_rows(inputs, repeats_last=True), spread_rows(roots))
+        return SeparableProblem(features, spread_rows(rotated), self.ridge, scale, decay)
 
     def _features(self, inputs: Array, key: PRNGKeyArray) -> AbstractBranchFeatures:
         """The network without its last layer; kinks of dense layers spread over the data, not all at one place."""

@@ -17,6 +17,7 @@ from ._diagnose import Case, Diagnosed, diagnose_run, gather_case
 from ._environment import environment
 from ._fit_own import fit_own, own_config
 from ._grid import Grid, make_grid, setting_text
+from ._launch import Launch, launch
 from ._memory import Memory, read_memory, sample_count
 from ._method import build_method
 from ._own_data import own_values
@@ -38,6 +39,7 @@ __all__ = [
     "Comparison",
     "Diagnosed",
     "Grid",
+    "Launch",
     "Memory",
     "MethodName",
     "Outcome",
@@ -59,6 +61,7 @@ __all__ = [
     "fit_own",
     "gather_case",
     "known_rates_study",
+    "launch",
     "load_config",
     "make_config",
     "make_grid",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..data import AnyData
+from ..devices import use_devices
 from ..files import write_json, write_manifest
 from ..training import TrunkResult
 from ._choose import settle
@@ -41,8 +42,11 @@ def compare(
     `resumes=True` and the same arguments.
     """
     request = {"command": "compare", "configs": [config_values(config) for config in configs], "seeds": seeds}
-    interval = configs[0].checkpoint_seconds
-    with workplace(folder, request, interval=interval, resumes=resumes) as place:
+    first = configs[0]
+    with (
+        use_devices(first.devices),
+        workplace(folder, request, interval=first.checkpoint_seconds, resumes=resumes) as place,
+    ):
         return _carry_out(configs, place, seeds, reporter or Silent())
 
 

@@ -154,6 +154,9 @@ class RunConfig(Section):
     checkpoint_seconds: float = Field(
         default=30.0, gt=0, description="what a crash may cost: the state is written down this often"
     )
+    devices: int | None = Field(
+        default=None, ge=1, description="spread the work over so many devices, in each process; one if left out"
+    )
     data: DataSection = DataSection()
     trunk: TrunkSection = TrunkSection()
     orthonormalise: OrthonormaliseSection = OrthonormaliseSection()

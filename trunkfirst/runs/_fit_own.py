@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from ..data import AnyData, ScatteredData, read_data
+from ..devices import use_devices
 from ..errors import DataError, SettingError
 from ..evaluation import evaluate
 from ..files import read_json
@@ -47,20 +48,20 @@ def fit_own(
 ) -> Outcome:
     """Train on the file that `given` names, together with the data of an `earlier` fit if there is one."""
     reporter = reporter or Silent()
-    _check(given)
-    data = _read(given)
-    if earlier is not None:
-        return _fit_more(given, data, Path(folder), earlier, minutes, reporter)
-    config = own_config(given, data, minutes=minutes)
-    return run(config, folder, prepared=prepare(config, data=data), reporter=reporter)
+    with use_devices(_check(given).devices):
+        data = _read(given)
+        if earlier is not None:
+            return _fit_more(given, data, Path(folder), earlier, minutes, reporter)
+        config = own_config(given, data, minutes=minutes)
+        return run(config, folder, prepared=prepare(config, data=data), reporter=reporter)
 
 
-def _check(given: dict[str, Any]) -> None:
+def _check(given: dict[str, Any]) -> RunConfig:
     """What is set by hand must be right before anything is read, or derived from it."""
     section = given.get("data", {})
     if isinstance(section, dict) and section.get("file") is None:
         raise SettingError("no data: give --data FILE, or data.file in the configuration")
-    make_config(given)
+    return make_config(given)
 
 
 def _read(given: dict[str, Any]) -> AnyData:
@@ -104,15 +105,18 @@ def add_samples(
         "earlier": str(earlier.resolve()),
         "keeps_trunk": keeps_trunk,
     }
-    with workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes):
+    with (
+        use_devices(config.devices),
+        workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
+    ):
         old, new = (_read({"data": c.data.model_dump()}) for c in (load_config(earlier / "config.toml"), config))
         prepared = prepare(config, data=_joined(old, new))
         if not keeps_trunk:
-            return run(config, folder, prepared=prepared, reporter=reporter)
+            return run(config, place, prepared=prepared, reporter=reporter)
         chosen = settle(config, prepared, reporter=reporter)
         return run(
             chosen.config,
-            folder,
+            place,
             prepared=prepared,
             chosen=chosen,
             trunk_result=_kept_trunk(chosen.config, load(earlier), prepared),

@@ -1,12 +1,14 @@
 """The data of a configuration, from a problem or from a file, and their split."""
 
 import dataclasses as dc
+import functools as ft
 import time
 from pathlib import Path
 
 import numpy as np
 
 from ..data import AnyData, Split, read_data
+from ..devices import first_alone
 from ..problems import get_problem, make_data
 from ._config import RunConfig
 from ._needs import check_memory
@@ -79,7 +81,8 @@ def _get(config: RunConfig, workers: int | None, scheduler: str | None, reporter
     if config.problem is not None:
         problem = get_problem(config.problem)
         check_memory(section.samples or problem.default_samples, len(problem.mesh.points))
-        return make_data(
+        make = ft.partial(
+            make_data,
             config.problem,
             samples=section.samples,
             points=section.points,
@@ -87,6 +90,7 @@ def _get(config: RunConfig, workers: int | None, scheduler: str | None, reporter
             scheduler=scheduler,
             progress=reporter.on_samples,
         )
+        return first_alone(make)
     assert section.file is not None
     data = read_data(Path(section.file), keys=section.keys)
     return data if section.samples is None else data.take(np.arange(min(section.samples, data.samples)))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import AnyData, OperatorData
+from ..devices import use_devices
 from ..evaluation import Evaluation, Intervals, conformal_intervals, evaluate, kernel_baseline
 from ..files import read_json, to_json, write_json, write_manifest, write_npz, write_text
 from ..networks import save
@@ -55,7 +56,10 @@ def run(
     other, with the status "diverged". What was broken off goes on with `resumes=True` and the same arguments.
     """
     request = {"command": "run", "config": config_values(config)}
-    with workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place:
+    with (
+        use_devices(config.devices),
+        workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
+    ):
         return _carry_out(config, place, prepared, trunk_result, chosen, reporter or Silent(), throw)
 
 

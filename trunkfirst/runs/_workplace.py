@@ -1,9 +1,14 @@
 """A run folder while it is worked in: one process, what was asked for on paper, checkpoints on the way."""
 
+import base64
 import contextlib
 import hashlib
+import json
+import math
+import os
 import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -13,9 +18,12 @@ import numpy as np
 
 from ..checkpoints import is_keeping_checkpoints, keep_checkpoints, lock_folder, remember
 from ..data import AnyData
+from ..devices import is_first, is_several, share
 from ..errors import DataError, OutputNotWritableError, Terminated, TrunkfirstError, UsageError
 from ..files import CHECKPOINTS, MANIFEST, prepare_directory, read_json, remove_leftovers, to_json, write_text
 
+NOTE = "TRUNKFIRST_NOTE"
+"""Names the file in which a launched process notes the folder that it works in."""
 _REQUEST = "request.json"
 
 
@@ -27,11 +35,16 @@ def workplace(
 
     `request` says what to do there, for `resume`. Inside of another workplace this is part of that one's work.
     Ctrl-C and SIGTERM leave the checkpoints, and so does every error but one that comes before the first of them.
+    Of several processes the first alone works there; see `_beside`.
     """
     folder = Path(folder)
     if is_keeping_checkpoints():
         _make(folder)
         yield folder
+        return
+    if not is_first():
+        with _beside() as place:
+            yield place
         return
     if not resumes:
         prepare_directory(folder)
@@ -41,7 +54,8 @@ def workplace(
         remove_leftovers(folder, older_than=0)
         write_text(place / _REQUEST, text)
         try:
-            with keep_checkpoints(place, identity=hashlib.sha256(text.encode()).hexdigest(), interval=interval):
+            with keep_checkpoints(place, identity=_identity(text), interval=interval):
+                _tell(folder, text)
                 yield folder
         except KeyboardInterrupt as error:
             error.add_note(f"what was done is kept; go on with: trunkfirst resume {folder}")
@@ -51,6 +65,41 @@ def workplace(
                 shutil.rmtree(place)
             raise
         shutil.rmtree(place)
+
+
+@contextlib.contextmanager
+def _beside() -> Generator[Path]:
+    """A process that is not the first goes on from the first one's checkpoints; what it writes is thrown away."""
+    told = json.loads(share(b""))
+    note_folder(told["folder"])
+    with tempfile.TemporaryDirectory(prefix="trunkfirst-") as own:
+        place = Path(own) / CHECKPOINTS
+        place.mkdir()
+        for name, content in told["files"].items():
+            (place / name).write_bytes(base64.b64decode(content))
+        with keep_checkpoints(place, identity=told["identity"], interval=math.inf):
+            yield Path(own)
+
+
+def _tell(folder: Path, request: str) -> None:
+    """Say where the first process works, to its launcher and to the others, and what is there to go on from."""
+    note_folder(str(folder.resolve()))
+    if is_several():
+        places = (path for path in (folder / CHECKPOINTS).iterdir() if path.name != _REQUEST)
+        files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in places}
+        told = {"folder": str(folder.resolve()), "identity": _identity(request), "files": files}
+        share(json.dumps(told).encode())
+
+
+def _identity(request: str) -> str:
+    return hashlib.sha256(request.encode()).hexdigest()
+
+
+def note_folder(folder: str) -> None:
+    """Tell the launcher, if there is one, what to resume should this process die."""
+    path = os.environ.get(NOTE)
+    if path is not None:
+        write_text(Path(path), folder)
 
 
 def read_request(folder: Path) -> dict[str, Any] | None:

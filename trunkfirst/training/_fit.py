@@ -1,6 +1,8 @@
 """`fit`: from data and a method to an operator."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.random as jr
@@ -8,6 +10,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..data import AnyData
+from ..devices import use_devices
 from ..errors import DivergedError
 from ..minimisers import OnStep
 from ._methods import Method, Monolithic, TwoStep
@@ -23,6 +26,7 @@ def fit(
     method: Method,
     *,
     key: PRNGKeyArray | int = 0,
+    devices: int | Sequence[Any] | None = None,
     trunk_result: TrunkResult | None = None,
     on_step: OnStep | None = None,
     throw: bool = True,
@@ -30,6 +34,7 @@ def fit(
     """Train an operator on `data`, which holds training samples alone.
 
     `method` is a record: `TwoStep`, `Monolithic` or `MonolithicProjected`; `key` a seed or a JAX key;
+    `devices` says over how many, or which, the rows are spread (`trunkfirst.devices.use_devices`);
     `trunk_result` a finished step 1 to build on; `on_step` is called with every line of the log. A loss that
     stops being finite raises `DivergedError`, or with `throw=False` comes back as the status "diverged" with
     the best finite parameters.
@@ -37,7 +42,7 @@ def fit(
     Double precision is switched on inside and nowhere else.
     """
     dtype = np.dtype(np.float64 if method.precision == "double" else np.float32)
-    with jax.enable_x64(True):
+    with use_devices(devices), jax.enable_x64(True):
         key = jr.key(int(key)) if isinstance(key, int | np.integer) else key
         prepared = prepare(data, method, dtype)
         if isinstance(method, TwoStep):

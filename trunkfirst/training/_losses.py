@@ -13,6 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..devices import spread_rows
 from ..errors import ValueRangeError
 from ..linear import compress
 from ..minimisers import AbstractObjective, Parameters, draw
@@ -155,18 +156,24 @@ def make_loss(
     """The cheapest loss that computes what is asked."""
     if not 1 <= p < np.inf:
         raise ValueRangeError(f"p is {p}; the loss |error|^p needs p >= 1")
-    points = jnp.asarray(fields.points, dtype)
-    point_weights, sample_weights = (
-        mean_one(fields.point_weights, len(points)),
-        mean_one(fields.sample_weights, fields.samples),
-    )
+    spread = spread_rows if batches.is_everything else _as_it_is
+    points = spread(fields.points, dtype, repeats_last=True)
+    # Points that were added have no weight; the mean over all is to be that over the given ones.
+    point_weights = mean_one(fields.point_weights, len(fields.points)) * (len(points) / len(fields.points))
+    sample_weights = mean_one(fields.sample_weights, fields.samples)
     if p == 2 and batches.is_everything:
         point_roots, sample_roots = np.sqrt(point_weights), np.sqrt(sample_weights)
         compressed = compress(fields.outputs * point_roots * sample_roots[:, None])
-        arrays = (compressed.directions, compressed.factor, point_roots, sample_roots)
-        return CompressedLoss(points, inputs, *(jnp.asarray(array, dtype) for array in arrays))
-    outputs, *weights = (jnp.asarray(array, dtype) for array in (fields.outputs, point_weights, sample_weights))
-    return OutputLoss(points, inputs, outputs, weights[0], weights[1], p, batches)
+        directions, roots = jnp.asarray(compressed.directions, dtype), jnp.asarray(sample_roots, dtype)
+        factor, point_roots = spread(compressed.factor, dtype, axis=1), spread(point_roots, dtype)
+        return CompressedLoss(points, inputs, directions, factor, point_roots, roots)
+    outputs, weights = spread(fields.outputs, dtype, axis=1), spread(point_weights, dtype)
+    return OutputLoss(points, inputs, outputs, weights, jnp.asarray(sample_weights, dtype), p, batches)
+
+
+def _as_it_is(array: np.ndarray, dtype: np.dtype, **_: object) -> Array:
+    """Batches are drawn from points that are not spread."""
+    return jnp.asarray(array, dtype)
 
 
 def mean_one(weights: Float[np.ndarray, " entries"] | None, count: int) -> Float[np.ndarray, " entries"]:

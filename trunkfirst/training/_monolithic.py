@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from ..devices import home
 from ..errors import UsageError
 from ..minimisers import Minimised, OnStep, minimise
 from ..networks import Perceptron, Trunk, count_parameters
@@ -69,7 +70,7 @@ def fit_monolithic_projected(
         on_step=on_step,
     )
     best: HiddenPair = result.parameters
-    M = problem.matrix(best)  # (branch features, trunk features)
+    M = home(problem.matrix(best))  # (branch features, trunk features)
     padding = jnp.zeros((len(M), trunk.width + 1 - M.shape[1]), M.dtype)
     last = jnp.concatenate([M, padding], axis=1)
     new_branch = Perceptron((*best.branch.weights, last[1:].T), (*best.branch.biases, last[0]), branch.activation)

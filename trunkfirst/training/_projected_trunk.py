@@ -10,6 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..devices import spread_rows
 from ..errors import UsageError
 from ..linear import compress
 from ..minimisers import (
@@ -136,8 +137,8 @@ def trunk_problems(fields: AnyFields, dtype: np.dtype) -> Callable[[float], Abst
         return lambda ridge: scattered_problem(some, ridge, dtype)
     roots = np.sqrt(mean_one(fields.point_weights, len(fields.points)))
     outputs = fields.outputs * roots * np.sqrt(mean_one(fields.sample_weights, fields.samples))[:, None]
-    factor = jnp.asarray(compress(outputs).factor.T, dtype)  # (points, rank)
-    features = TrunkFeatures(jnp.asarray(fields.points, dtype), jnp.asarray(roots, dtype))
+    factor = spread_rows(compress(outputs).factor.T, dtype)  # (points, rank)
+    features = TrunkFeatures(spread_rows(fields.points, dtype, repeats_last=True), spread_rows(roots, dtype))
     return lambda ridge: SeparableProblem(features, factor, ridge, float(outputs.size))
 
 
