@@ -18,6 +18,7 @@ from ._environment import environment
 from ._fit_own import fit_own, own_config
 from ._memory import Memory, read_memory, sample_count
 from ._method import build_method
+from ._needs import check_memory
 from ._own_data import own_values
 from ._prepare import Prepared, prepare
 from ._presets import NETWORKS, PRESETS, preset_values
@@ -46,6 +47,7 @@ __all__ = [
     "Study",
     "build_method",
     "check_claims",
+    "check_memory",
     "check_used",
     "compare",
     "diagnose_run",
