@@ -2,14 +2,16 @@
 
 import dataclasses as dc
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ..data import AnyData, Split, read_data
+from ..data import AnyData, ShardedData, Split, read_data
 from ..problems import get_problem, make_data
-from ._config import RunConfig
-from ._needs import check_memory
+from ..training import samples_in_memory
+from ._config import DataSection, RunConfig
+from ._needs import check_file, check_memory
 from ._reporter import Reporter, Silent
 
 
@@ -20,6 +22,20 @@ class Prepared:
     data: AnyData
     split: Split
     seconds: float
+    whole: ShardedData | None = None
+    """All samples but those for judging, where they do not fit into memory: `data` and `split` have some then."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many samples train, choose and judge; those in shards that are not in memory train."""
+        split = self.split
+        train = len(split.train) if self.whole is None else self.whole.samples - len(split.validation)
+        return {"train": train, "validation": len(split.validation), "test": len(split.test)}
+
+    @property
+    def for_training(self) -> AnyData | ShardedData:
+        """Samples for training once nothing is to be chosen any more, in memory or not."""
+        return self.whole or self.all_but_test
 
     @property
     def train(self) -> AnyData:
@@ -42,12 +58,18 @@ class Prepared:
         return self.data.take(self.split.test) if len(self.split.test) else None
 
 
-def prepare(config: RunConfig, *, data: AnyData | None = None, reporter: Reporter | None = None) -> Prepared:
+def prepare(
+    config: RunConfig, *, data: AnyData | ShardedData | None = None, reporter: Reporter | None = None
+) -> Prepared:
     """Make, find or read the data of a configuration, unless they are given, and split them."""
     start = time.perf_counter()
-    section = config.data
+    section, reporter = config.data, reporter or Silent()
     if data is None:
-        data = _get(config, reporter or Silent())
+        data = _get(config, reporter)
+    if isinstance(data, ShardedData) and data.samples > samples_in_memory(data):
+        return _prepare_shards(data, section, start, reporter)
+    if isinstance(data, ShardedData):
+        data = data.take(np.arange(data.samples))
     split = Split.random(
         data.samples,
         validation_share=section.validation_share,
@@ -57,7 +79,23 @@ def prepare(config: RunConfig, *, data: AnyData | None = None, reporter: Reporte
     return Prepared(data, split, time.perf_counter() - start)
 
 
-def _get(config: RunConfig, reporter: Reporter) -> AnyData:
+def _prepare_shards(data: ShardedData, section: DataSection, start: float, reporter: Reporter) -> Prepared:
+    """Some samples in memory, for choosing and judging; at most a quarter of them each for validation and test."""
+    count = samples_in_memory(data)
+    shares = (section.test_share, section.validation_share)
+    tests, validations = (min(round(share * data.samples), count // 4) for share in shares)
+    order = np.random.default_rng(section.split_seed).choice(data.samples, count, replace=False)
+    test, validation, train = np.split(np.arange(count), [tests, tests + validations])
+    reporter.say(
+        f"{data.samples:,} samples in {len(data.counts):,} shards: {count:,} of them, at random, in memory for "
+        f"choosing and judging ({validations:,} for validation, {tests:,} for test); all but the latter train"
+    )
+    part = data.take(order)
+    split = Split(train=train, validation=validation, test=test)
+    return Prepared(part, split, time.perf_counter() - start, data.without(order[:tests]))
+
+
+def _get(config: RunConfig, reporter: Reporter) -> AnyData | ShardedData:
     section = config.data
     if config.problem is not None:
         problem = get_problem(config.problem)
@@ -66,5 +104,15 @@ def _get(config: RunConfig, reporter: Reporter) -> AnyData:
             config.problem, samples=section.samples, points=section.points, progress=reporter.on_samples
         )
     assert section.file is not None
-    data = read_data(Path(section.file), keys=section.keys)
-    return data if section.samples is None else data.take(np.arange(min(section.samples, data.samples)))
+    return read_samples(Path(section.file), section.keys, section.samples)
+
+
+def read_samples(path: Path, keys: Mapping[str, str] | None, samples: int | None) -> AnyData | ShardedData:
+    """The first `samples` of a file, or all of them; of shards without reading them."""
+    check_file(path, is_all=samples is None)
+    data = read_data(path, keys=keys)
+    if samples is None or samples >= data.samples:
+        return data
+    if isinstance(data, ShardedData):
+        return data.without(np.arange(samples, data.samples))
+    return data.take(np.arange(samples))
