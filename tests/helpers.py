@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trunkfirst.data import OperatorData
+from trunkfirst.data import AnyData, OperatorData, ShardedData, read_data
 from trunkfirst.linear import QR
 from trunkfirst.minimisers import Adam
 from trunkfirst.networks import Identity, Operator, Perceptron, StackedBranch, Trunk
@@ -28,6 +28,13 @@ def waves(samples: int = 12, points: int = 30, *, sensors: int = 2, seed: int = 
     places = rng.uniform(-1, 1, (points, 2))
     outputs = 2 + np.sin(inputs[:, :2] @ places.T) + inputs[:, :1] * places[:, 0]
     return OperatorData(inputs, places, outputs, **more)
+
+
+def read_file(source: Any, **options: Any) -> AnyData:
+    """`read_data` of what is not in shards."""
+    data = read_data(source, **options)
+    assert not isinstance(data, ShardedData)
+    return data
 
 
 def two_step(*, iterations: int = 5, rate: float = 1e-2, **more: Any) -> TwoStep:

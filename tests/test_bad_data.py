@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.io
+from helpers import read_file
 
 from trunkfirst.cli._app import main
 from trunkfirst.data import read_data, write_data
@@ -320,7 +321,7 @@ def test_the_line_that_converts_objects(tmp_path: Path):
     with pytest.raises(UnsafeFileError) as caught:
         read_data(tmp_path / "x.npz")
     exec(str(caught.value).split("in Python: ")[1], {})
-    assert read_data(tmp_path / "x-plain.npz").outputs.tolist() == [[1, 2], [3, 4]]
+    assert read_file(tmp_path / "x-plain.npz").outputs.tolist() == [[1, 2], [3, 4]]
 
 
 def test_the_line_that_converts_a_pickle(tmp_path: Path):
@@ -329,7 +330,7 @@ def test_the_line_that_converts_a_pickle(tmp_path: Path):
         read_data(tmp_path / "x.pkl")
     with pytest.warns(ResourceWarning):  # one line cannot close the file
         exec(str(caught.value).split("in Python: ")[1], {})
-    assert np.array_equal(read_data(tmp_path / "x.npz").outputs, OUTPUTS)
+    assert np.array_equal(read_file(tmp_path / "x.npz").outputs, OUTPUTS)
 
 
 # -- keys

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import read_file
 
 from trunkfirst.cli import _compare, _console, _run
 from trunkfirst.cli._app import main
-from trunkfirst.data import OperatorData, read_data
+from trunkfirst.data import OperatorData
 from trunkfirst.files import read_json, verify_manifest
 from trunkfirst.networks import load
 from trunkfirst.problems import make_data
@@ -173,7 +174,7 @@ def test_data_make(call: Call, tmp_path: Path, cache: Path):
     code, out, err = call(*made, "--workers", "1", "--out", "a.npz")
     assert (code, out) == (0, "multiple-inputs: 6 samples at 541 points\n")
     assert "data 6/6" in err
-    data = read_data(tmp_path / "a.npz")
+    data = read_file(tmp_path / "a.npz")
     assert (data.flat_inputs.shape, data.points.shape, data.outputs.shape) == ((6, 3), (541, 2), (6, 541))
     assert set(data.labels) == {"f", "kappa", "g"}
     assert any(cache.iterdir())

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import read_file
 
 from trunkfirst.cli._app import main
 from trunkfirst.data import (
     OperatorData,
     ScatteredData,
     check_data,
-    read_data,
     scattered_from_lists,
     spectrum,
     write_data,
@@ -254,7 +254,7 @@ def test_suspicious_data_are_no_failure(file: Path, capsys: pytest.CaptureFixtur
 def test_convert_command(file: Path, capsys: pytest.CaptureFixture[str], target: str):
     assert main(["data", "convert", str(file), target, *KEYS]) == 0
     assert capsys.readouterr() == (f"{target}: 30 samples at 40 points\n", "")
-    assert np.array_equal(read_data(target).outputs, OUTPUTS)
+    assert np.array_equal(read_file(target).outputs, OUTPUTS)
     assert main(["data", "convert", target, "again.npz", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"file": "again.npz", "samples": 30, "points": 40}
-    assert np.array_equal(read_data("again.npz").flat_inputs, INPUTS)
+    assert np.array_equal(read_file("again.npz").flat_inputs, INPUTS)

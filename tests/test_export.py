@@ -23,10 +23,9 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import make_network
+from helpers import make_network, read_file
 from own_problems import Call
 
-from trunkfirst.data import read_data
 from trunkfirst.errors import MissingExtraError, PrecisionError, PredictOnlyError, UnknownNameError, UsageError
 from trunkfirst.networks import (
     ACTIVATIONS,
@@ -453,7 +452,7 @@ def test_a_trained_operator_end_to_end(place: Path, tmp_path: Path, call: Call, 
     summary = json.loads(printed)
     assert summary["bytes"] == out.stat().st_size
     assert (summary["error"] is None) == (precision == "double")
-    data = read_data(place / "new.npz")
+    data = read_file(place / "new.npz")
     inputs, points, content = data.flat_inputs, data.points[::3], out.read_bytes()
     dtype = {"single": np.float32, "double": np.float64}[precision]
     found = {
@@ -497,7 +496,7 @@ def test_the_lines_of_the_documentation(place: Path, tmp_path: Path, call: Call,
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     commands = [line.split()[1:] for kind, block in blocks if not kind for line in block.splitlines()]
     assert [call(*(place / "run" if word == "runs/mine" else word for word in c))[0] for c in commands] == [0] * 3
-    data = read_data(place / "new.npz")
+    data = read_file(place / "new.npz")
     samples = {"inputs": data.flat_inputs, "points": data.points}
     expected = load(place / "run").predict(**samples)
     programs = [block for kind, block in blocks if kind == "python"]

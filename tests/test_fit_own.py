@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import read_file
 from own_problems import NARROW, OPTIONS, SETTINGS, Call, antiderivative, shared_data
 
 from trunkfirst.cli import _fit
-from trunkfirst.data import AnyData, InputFunction, OperatorData, ScatteredData, read_data, write_data
+from trunkfirst.data import AnyData, InputFunction, OperatorData, ScatteredData, write_data
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.files import read_json, verify_manifest
 from trunkfirst.networks import load
@@ -387,7 +388,7 @@ def test_the_trunk_takes_in_what_the_settings_add():
 
 
 def public_set() -> tuple[AnyData, AnyData]:
-    return read_data(shared_data("antiderivative_train.npz")), read_data(shared_data("antiderivative_test.npz"))
+    return read_file(shared_data("antiderivative_train.npz")), read_file(shared_data("antiderivative_test.npz"))
 
 
 def seeded_set() -> tuple[AnyData, AnyData]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.io
+from helpers import read_file
 
 from trunkfirst.data import AnyData, InputFunction, OperatorData, ScatteredData, read_data, write_data
 from trunkfirst.data._arrays import arrays_from_data
@@ -75,7 +76,7 @@ def test_round_trip(tmp_path: Path, name: str, suffix: str):
     if suffix in (".h5", ".hdf5"):
         pytest.importorskip("h5py", reason="HDF5 needs the extra hdf5")
     write_data(DATA[name], tmp_path / f"a{suffix}")
-    found = read_data(tmp_path / f"a{suffix}")
+    found = read_file(tmp_path / f"a{suffix}")
     assert_same(found, DATA[name])
     assert found.outputs.dtype == DATA[name].outputs.dtype
     assert [path.name for path in tmp_path.iterdir()] == [f"a{suffix}"]
@@ -166,7 +167,7 @@ def test_a_struct_of_inputs(tmp_path: Path, is_compressed: bool):
     """As MATLAB writes `inputs.f = ...; inputs.g = ...; save`."""
     struct = {"f": PLAIN.flat_inputs, "g": np.ones((3, 2), np.int8)}
     scipy.io.savemat(tmp_path / "a.mat", arrays(inputs=struct), do_compression=is_compressed)
-    data = read_data(tmp_path / "a.mat")
+    data = read_file(tmp_path / "a.mat")
     assert list(data.inputs) == ["f", "g"]
     assert np.array_equal(data.inputs["f"].values, PLAIN.flat_inputs)
 
@@ -197,7 +198,7 @@ def matlab_7_3(path: Path, matrices: dict[str, np.ndarray]) -> None:
 def test_matlab_7_3(tmp_path: Path):
     path = tmp_path / "a.mat"
     matlab_7_3(path, arrays(coordinate_names=np.array(["aa", "b "])))
-    data = read_data(path)
+    data = read_file(path)
     assert np.array_equal(data.outputs, PLAIN.outputs)
     assert data.coordinate_names == ("aa", "b")
 
@@ -218,7 +219,7 @@ def test_csv_with_and_without_titles(tmp_path: Path):
     (tmp_path / "inputs.csv").write_text("a,b\n1,2\n3,4\n")
     (tmp_path / "points.csv").write_bytes(b"\xef\xbb\xbf0.0\r\n0.5\r\n1e0\r\n")
     (tmp_path / "outputs.csv").write_text("1,2,3\n4,5,6\n\n")
-    data = read_data(tmp_path)
+    data = read_file(tmp_path)
     assert data.flat_inputs.tolist() == [[1, 2], [3, 4]]
     assert data.points.tolist() == [[0], [0.5], [1]]
     assert data.outputs.tolist() == [[1, 2, 3], [4, 5, 6]]
@@ -285,7 +286,7 @@ def test_a_dataset_knows_its_axes(make: Callable[..., Any]):
     )
     if make is make_xarray:  # a coordinate of xarray with the name of an axis has one axis
         dataset["points"] = (("points", "coordinates"), PLAIN.points)
-    data = read_data(dataset)
+    data = read_file(dataset)
     assert np.array_equal(data.outputs, PLAIN.outputs)
     assert np.array_equal(data.points, PLAIN.points)
     assert data.inputs["input"].sensors is not None

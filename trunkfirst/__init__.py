@@ -13,11 +13,13 @@ if TYPE_CHECKING:
         InputFunction,
         OperatorData,
         ScatteredData,
+        ShardedData,
         Split,
         check_data,
         read_data,
         scattered_from_lists,
         write_data,
+        write_shards,
     )
     from .estimator import TwoStepDeepONet
     from .evaluation import Evaluation, evaluate
@@ -61,11 +63,13 @@ _ROOMS = {
         "InputFunction",
         "OperatorData",
         "ScatteredData",
+        "ShardedData",
         "Split",
         "check_data",
         "read_data",
         "scattered_from_lists",
         "write_data",
+        "write_shards",
     ),
     "estimator": ("TwoStepDeepONet",),
     "evaluation": ("Evaluation", "evaluate"),
@@ -137,6 +141,7 @@ __all__ = [
     "RawInputs",
     "ScatteredData",
     "SeparateTrunks",
+    "ShardedData",
     "SklearnRegressor",
     "Split",
     "StandardisedInputs",
@@ -155,6 +160,7 @@ __all__ = [
     "save",
     "scattered_from_lists",
     "write_data",
+    "write_shards",
 ]
 
 

@@ -1,6 +1,6 @@
 """Long computations that can be broken off at any moment and taken up again, to the same bits."""
 
-from ._journal import Place, Snapshot, begin_step, is_keeping_checkpoints, keep_checkpoints, remember
+from ._journal import Place, Snapshot, begin_step, is_keeping_checkpoints, keep_checkpoints, remember, work_folder
 from ._lock import lock_folder
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "keep_checkpoints",
     "lock_folder",
     "remember",
+    "work_folder",
 ]

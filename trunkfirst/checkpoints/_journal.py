@@ -11,6 +11,7 @@ files that are written in turn: whatever is damaged is noticed, and what was wri
 
 import contextlib
 import dataclasses as dc
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -69,6 +70,11 @@ class Journal:
         self._pending: list[Step] = []
         self._next = 0
         self._written = time.monotonic()
+
+    @property
+    def folder(self) -> Path:
+        """Where it is kept."""
+        return self._folder
 
     def begin(self, name: str) -> Place:
         """The next step."""
@@ -146,6 +152,17 @@ def remember(name: str, compute: Callable[[], dict[str, np.ndarray]]) -> Mapping
     arrays = compute()
     place.finish(lambda: Snapshot(arrays))
     return arrays
+
+
+@contextlib.contextmanager
+def work_folder() -> Generator[Path]:
+    """A folder for large files on the way: that of the checkpoints, or else one that is removed at the end."""
+    journal = _current.get()
+    if journal is not None:
+        yield journal.folder
+        return
+    with tempfile.TemporaryDirectory(prefix="trunkfirst-") as folder:
+        yield Path(folder)
 
 
 def is_keeping_checkpoints() -> bool:

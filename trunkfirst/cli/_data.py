@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import OperatorData, write_data
+from ..data import OperatorData, check_data, is_sharded, write_data
 from ..problems import get_problem, make_data
 from ._console import TerminalReporter, print_json, print_table, say
 
@@ -42,7 +42,9 @@ def make_command(
 
 
 def info_command(problem: str, *, samples: int | None, json: bool, quiet: bool) -> int:
-    """Describe the data of a problem."""
+    """Describe the data of a problem, or of a folder of shards."""
+    if is_sharded(Path(problem)):
+        return _info_of_shards(Path(problem), json=json, quiet=quiet)
     with TerminalReporter(quiet=quiet or json) as reporter:
         data = make_data(problem, samples=samples, progress=reporter.on_samples)
     found = describe_data(problem, data)
@@ -52,6 +54,16 @@ def info_command(problem: str, *, samples: int | None, json: bool, quiet: bool) 
     else:
         rows = [[name.replace("_", " "), str(value)] for name, value in found.items()]
         print_table(get_problem(problem).title, ["what", "found"], rows, quiet=quiet)
+    return 0
+
+
+def _info_of_shards(folder: Path, *, json: bool, quiet: bool) -> int:
+    found = {"folder": str(folder), **check_data(folder).numbers}
+    if json:
+        print_json(found)
+    else:
+        rows = [[name.replace("_", " "), str(value)] for name, value in found.items()]
+        print_table(f"{folder}", ["what", "found"], rows, quiet=quiet)
     return 0
 
 

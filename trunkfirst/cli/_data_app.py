@@ -46,12 +46,14 @@ def data_make(
 
 @data_app.command("info")
 def data_info(
-    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="A problem by name.")],
+    problem: Annotated[
+        str, typer.Argument(metavar="PROBLEM|FOLDER", help="A problem by name, or a folder of shards.")
+    ],
     samples: Samples = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Describe the data of a problem: axes, sizes, ranges, numerical rank."""
+    """Describe the data of a problem, or of a folder of shards: axes, sizes, ranges, numerical rank."""
     from ._data import info_command
 
     return info_command(problem, samples=samples, json=json, quiet=quiet)
@@ -62,7 +64,8 @@ def data_check(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help=".npz, .mat, .h5, or a folder with inputs.csv, points.csv, outputs.csv."
+            metavar="FILE",
+            help=".npz, .mat, .h5, a folder with inputs.csv, points.csv, outputs.csv, or a folder of shards.",
         ),
     ],
     keys: Keys = None,
@@ -80,18 +83,43 @@ def data_check(
 
 @data_app.command("convert")
 def data_convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A file that data check can read.")],
-    target: Annotated[
-        Path, typer.Argument(metavar="OUT", help=".npz, .mat or .h5; without an ending a folder of .csv files.")
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="A file that data check can read, or a folder of shards.")
     ],
+    target: Annotated[
+        Path | None,
+        typer.Argument(metavar="OUT", help=".npz, .mat or .h5; without an ending a folder of .csv files."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Instead of OUT: a folder of shards, to train on more than fits in memory."
+        ),
+    ] = None,
+    samples_per_shard: Annotated[
+        int | None, typer.Option(min=1, help="Samples in a shard.", show_default="about 32 MiB of them")
+    ] = None,
     keys: Keys = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Write data in another format, under the usual names.
+    """Write data in another format, under the usual names; or in shards, for data larger than memory.
 
-    Example: trunkfirst data convert my.mat my.npz --key inputs=a --key points=x --key outputs=u
+    An uncompressed .npz larger than memory (np.savez) can be cut into shards; shards go back into one file where
+    they fit into memory.
+
+    Examples: trunkfirst data convert my.mat my.npz --key inputs=a --key points=x --key outputs=u
+
+    trunkfirst data convert large.npz --out large, then trunkfirst fit --data large --out runs/large
     """
     from ._own_data import convert_command
 
-    return convert_command(source, target, keys=keys or [], json=json, quiet=quiet)
+    return convert_command(
+        source,
+        target,
+        out=out,
+        samples_per_shard=samples_per_shard,
+        keys=keys or [],
+        json=json,
+        quiet=quiet,
+    )

@@ -12,13 +12,14 @@ from ..files import verify_run, write_npz
 from ..networks import Operator, load
 from ..runs import Memory, load_config, prepare, read_memory, sample_count
 from ._console import number, print_json, print_table, say
+from ._own_data import in_memory
 
 
 def evaluate_command(folder: Path, *, data: Path | None, keys: dict[str, str], json: bool, quiet: bool) -> int:
     """Errors of a fitted operator on a file, or on the test samples of its own data."""
     verify_run(folder)
     operator, memory = load(folder), read_memory(folder)
-    samples = read_data(data, keys=keys) if data is not None else _own_test(folder)
+    samples = in_memory(read_data(data, keys=keys)) if data is not None else _own_test(folder)
     if samples is None:
         raise UsageError(f"{folder} kept no test samples; give --data FILE")
     inputs = _at_sensors(operator, memory, dict(samples.inputs))
@@ -79,7 +80,7 @@ def _warn(strange: int, samples: int, quiet: bool) -> None:
 
 def _own_test(folder: Path) -> AnyData | None:
     prepared = prepare(load_config(folder / "config.toml"))
-    if prepared.data.samples != sample_count(folder):
+    if sum(prepared.counts.values()) != sample_count(folder):
         raise UsageError(
             f"{folder} was not trained on the samples of its data.file alone (--from adds earlier ones), "
             "so that its own test samples are not known; give --data FILE"

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from ._arrays import AnyData
+from ._check_shards import all_numbers, few_enough
 from ._exchange import data_and_rest
 from ._keys import describe
 from ._operator_data import OperatorData
 from ._scattered_data import ScatteredData
+from ._sharded_data import ShardedData, is_sharded, open_shards
 from ._spectrum import Spectrum, spectrum
 from ._suspicions import precision_notes, suspicions
 
@@ -35,9 +37,14 @@ def check_data(
 
     Axes, sizes, ranges; the numerical rank of the outputs; the error that a DeepONet of width N can at best
     reach; repeated samples and points, sensors that never change. What is wrong raises, as in `read_data`.
+    All shards are passed over; what needs many samples at once is asked of some, as the sentences say.
     """
     if isinstance(source, (OperatorData, ScatteredData)):
         return _checked(source, [])
+    if isinstance(source, (str, Path)) and is_sharded(Path(source)):
+        source = open_shards(source)
+    if isinstance(source, ShardedData):
+        return _checked_shards(source)
     data, arrays, rest = data_and_rest(source, keys)
     aside = [f"left aside: {describe(rest)}"] if rest else []
     return _checked(data, [*precision_notes(arrays), *aside])
@@ -48,6 +55,27 @@ def _checked(data: AnyData, notes: list[str]) -> DataCheck:
     suspicious = (*notes, *suspicions(data))
     sentences = (*_axes_in_words(data), *_spectrum_in_words(data, found))
     return DataCheck(sentences, suspicious, {**_numbers(data, found), "suspicious": list(suspicious)})
+
+
+def _checked_shards(data: ShardedData) -> DataCheck:
+    """All samples for damage, numbers that are not finite and ranges; evenly chosen ones for the rest."""
+    count = few_enough(data)
+    part = data.take(np.linspace(0, data.samples - 1, count).round().astype(np.int64))
+    some = _checked(part, [])
+    numbers = all_numbers(data, some.numbers, count)
+    ranges = [
+        f"{name} from {values['range'][0]:.4g} to {values['range'][1]:.4g}"
+        for name, values in numbers["inputs"].items()
+    ]
+    low, high = numbers["output_range"]
+    sentences = (
+        f"{data.samples:,} samples in {len(data.counts):,} shards, all on the same {len(data.points):,} points",
+        f"looked at all samples: no shard is damaged, all numbers are finite; inputs {', '.join(ranges)}; "
+        f"outputs from {low:.4g} to {high:.4g}",
+        f"of {count:,} of them, evenly chosen:",
+        *some.sentences,
+    )
+    return DataCheck(sentences, some.suspicious, numbers)
 
 
 def _range(values: np.ndarray) -> list[float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from jaxtyping import Float
@@ -13,10 +13,15 @@ from ._arrays import AnyData, arrays_from_data, column, data_from_arrays, inputs
 from ._checks import real_array, real_numbers
 from ._input_functions import InputFunction
 from ._keys import canonical, describe, is_key, name_arrays
+from ._sharded_data import ShardedData, is_sharded, open_shards
 from ._sources import read_arrays, write_arrays
 
 
-def read_data(source: Path | str | Mapping[str, Any] | Any, *, keys: Mapping[str, str] | None = None) -> AnyData:
+@overload
+def read_data(source: Mapping[str, Any], *, keys: Mapping[str, str] | None = None) -> AnyData: ...
+@overload
+def read_data(source: object, *, keys: Mapping[str, str] | None = None) -> AnyData | ShardedData: ...
+def read_data(source: object, *, keys: Mapping[str, str] | None = None) -> AnyData | ShardedData:
     """Operator data from a file, a dictionary or an xarray Dataset.
 
     Files: `.npz`; `.mat`; `.h5` and `.hdf5` (needs the extra `hdf5`); a folder with `inputs.csv`, `points.csv`,
@@ -25,9 +30,16 @@ def read_data(source: Path | str | Mapping[str, Any] | Any, *, keys: Mapping[str
     points, coordinates) give `ScatteredData`, everything else `OperatorData`. `keys` says what they are called
     where that is otherwise: `read_data("my.mat", keys={"inputs": "a", "points": "x", "outputs": "u"})`.
 
+    A folder of shards, which `write_shards` and `trunkfirst data convert --out` make, is not read but opened: it
+    gives `ShardedData`.
+
     What is wrong is a `DataError` that names array, axis and index; a file that cannot be read is a
     `CorruptFileError`, one that could run code an `UnsafeFileError`.
     """
+    if isinstance(source, (str, Path)) and is_sharded(Path(source)):
+        if keys:
+            raise DataError(f"{source}: the arrays of shards have the usual names; leave keys out")
+        return open_shards(source)
     return data_and_rest(source, keys)[0]
 
 

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import CorruptFileError, OutputNotWritableError
-from ..files import inside, read_json, read_npz, remove_leftovers, sha256_of, write_json, write_npz
+from ..files import inside, map_npz, read_json, read_npz, remove_leftovers, sha256_of, write_json, write_npz
 
 INDEX = "index.json"
 _SHARD = re.compile(r"shard-[0-9]{5,9}\.npz")
+# Shards that this process has compared with their SHA-256, and their size and time then.
+_verified: dict[tuple[Path, str], tuple[int, int]] = {}
 
 
 @dc.dataclass(frozen=True)
@@ -47,17 +49,32 @@ class ShardFolder:
 
         So is one whose arrays have not the expected `shapes`.
         """
-        path = inside(self.path, self.shard_path(number).name)
+        path = self.verified(self.shard_path(number).name, digest)
+        return _with_shapes(path, read_npz(path), shapes or {})
+
+    def read_again(
+        self, number: int, digest: str, *, shapes: Mapping[str, tuple[int, ...]], is_mapped: bool = False
+    ) -> dict[str, np.ndarray]:
+        """`read` for data that are passed over many times: each file is verified once in a process.
+
+        With `is_mapped` the arrays stay in the file, and only what is looked at is read.
+        """
+        path = self.shard_path(number)
+        known = (path.absolute(), digest)
+        if not path.is_file() or _verified.get(known) != _state(path):
+            self.verified(path.name, digest)
+            _verified[known] = _state(path)
+        arrays = map_npz(path, is_verified=True) if is_mapped else read_npz(path)
+        return _with_shapes(path, arrays, shapes)
+
+    def verified(self, name: str, digest: str) -> Path:
+        """The file `name`, if it is there and has this SHA-256."""
+        path = inside(self.path, name)
         if not path.is_file():
             raise CorruptFileError(f"{path} is missing")
         if sha256_of(path) != digest:
             raise CorruptFileError(f"{path} is damaged: its SHA-256 is not the one in {INDEX}")
-        arrays = read_npz(path)
-        for name, shape in (shapes or {}).items():
-            found = arrays[name].shape if name in arrays else None
-            if found != shape:
-                raise CorruptFileError(f"{path}: {name} has shape {found}; expected {shape}")
-        return arrays
+        return path
 
     def write_index(self, digests: Mapping[int, str], *, about: Mapping[str, Any]) -> None:
         """Write the SHA-256 of the shards by number; `about` describes the data for a reader."""
@@ -66,8 +83,12 @@ class ShardFolder:
 
     def read_index(self) -> dict[int, str]:
         """SHA-256 by number; empty without an index, a `CorruptFileError` if it cannot be read."""
+        return self.read_description()[0]
+
+    def read_description(self) -> tuple[dict[int, str], Any]:
+        """The same, and what is said `about` the data; None without an index."""
         if not (self.path / INDEX).exists():
-            return {}
+            return {}, None
         path = inside(self.path, INDEX)
         index = read_json(path)
         named = index.get("sha256") if isinstance(index, dict) else None
@@ -75,4 +96,21 @@ class ShardFolder:
             _SHARD.fullmatch(name) and isinstance(digest, str) for name, digest in named.items()
         ):
             raise CorruptFileError(f"{path} does not list the shards")
-        return {int(name.removeprefix("shard-").removesuffix(".npz")): digest for name, digest in named.items()}
+        numbers = {name: int(name.removeprefix("shard-").removesuffix(".npz")) for name in named}
+        return {numbers[name]: digest for name, digest in named.items()}, index.get("about")
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What changes when a file is written again."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _with_shapes(
+    path: Path, arrays: dict[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, np.ndarray]:
+    for name, shape in shapes.items():
+        found = arrays[name].shape if name in arrays else None
+        if found != shape:
+            raise CorruptFileError(f"{path}: {name} has shape {found}; expected {shape}")
+    return arrays

@@ -15,13 +15,14 @@ from ._manifest import (
     write_manifest,
 )
 from ._mat import read_mat, write_mat
-from ._npz import read_npz, write_npz
+from ._npz import map_npz, read_npz, write_npz
 
 __all__ = [
     "CHECKPOINTS",
     "MANIFEST",
     "atomic_write",
     "inside",
+    "map_npz",
     "open_file",
     "parse_json",
     "prepare_directory",

@@ -1,12 +1,13 @@
 """Named arrays in NumPy's npz format, read without ever running code."""
 
+import contextlib
 import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from ._limits import Budget, open_file, size_of
 
 _MOST_ARRAYS = 10_000
 _LARGEST_DIRECTORY = 2**21
+_SMALLEST_MAPPED = 2**16
+# Bytes before the name of an entry.
+_LOCAL_HEADER = 30
 # What the zip and npy readers raise on damage.
 _DAMAGE = (
     OSError,
@@ -42,14 +46,33 @@ def write_npz(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
 
 def read_npz(path: Path | str) -> dict[str, np.ndarray]:
     """Read named arrays; pickled objects are refused, and a file that claims more than it holds."""
+    with _opened(path) as (archive, entries):
+        return {_name(entry): _array(path, archive, entry) for entry in entries}
+
+
+def map_npz(path: Path | str, *, is_verified: bool = False) -> dict[str, np.ndarray]:
+    """The same for files larger than memory: numbers that are stored uncompressed are mapped, the rest is read.
+
+    The checksum of every mapped array is compared once, in a pass of its own, unless the file `is_verified`.
+    """
+    with _opened(path) as (archive, entries):
+        return {
+            _name(entry): _mapped(path, archive, entry, is_verified=is_verified)
+            if entry.compress_type == zipfile.ZIP_STORED and entry.file_size >= _SMALLEST_MAPPED
+            else _array(path, archive, entry)
+            for entry in entries
+        }
+
+
+@contextlib.contextmanager
+def _opened(path: Path | str) -> Generator[tuple[zipfile.ZipFile, list[zipfile.ZipInfo]]]:
     try:
         with open_file(path) as file:
             if file.read(1) == b"\x80":
                 raise UnsafeFileError(f"{path} is a pickle, which can run any code when read; it is refused")
             _check_directory(path, file)
             with zipfile.ZipFile(file) as archive:
-                entries = _entries(path, archive, size_of(file))
-                return {_name(entry): _array(path, archive, entry) for entry in entries}
+                yield archive, _entries(path, archive, size_of(file))
     except TrunkfirstError:
         raise
     except _DAMAGE as error:
@@ -92,6 +115,24 @@ def _entries(path: Path | str, archive: zipfile.ZipFile, size: int) -> list[zipf
 
 def _array(path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
     """One array; its header is believed only if it agrees with the size of the entry."""
+    dtype = _header(path, archive, entry).dtype
+    with archive.open(entry) as file:
+        array = np.lib.format.read_array(file, allow_pickle=False)
+    if dtype.kind == "U":
+        _check_letters(array)
+    return array
+
+
+class _Header(NamedTuple):
+    """What an array says of itself, and how many bytes it takes to say so."""
+
+    shape: tuple[int, ...]
+    is_fortran: bool
+    dtype: np.dtype
+    size: int
+
+
+def _header(path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> _Header:
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0)):
@@ -99,16 +140,33 @@ def _array(path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -
         read_header = (
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         )
-        shape, _, dtype = read_header(file)
-        if dtype.hasobject:
-            raise UnsafeFileError(_objects(path, _name(entry)))
-        if math.prod(shape) * dtype.itemsize != entry.file_size - file.tell():
-            raise CorruptFileError(f"{path}: {_name(entry)} says shape {shape}, which is not what the file holds")
-    with archive.open(entry) as file:
-        array = np.lib.format.read_array(file, allow_pickle=False)
-    if dtype.kind == "U":
-        _check_letters(array)
-    return array
+        found = _Header(*read_header(file), file.tell())
+    if found.dtype.hasobject:
+        raise UnsafeFileError(_objects(path, _name(entry)))
+    if math.prod(found.shape) * found.dtype.itemsize != entry.file_size - found.size:
+        raise CorruptFileError(
+            f"{path}: {_name(entry)} says shape {found.shape}, which is not what the file holds"
+        )
+    return found
+
+
+def _mapped(
+    path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, *, is_verified: bool
+) -> np.ndarray:
+    header = _header(path, archive, entry)
+    if not is_verified:
+        with archive.open(entry) as file:
+            while file.read(2**22):  # which compares the checksum at the end
+                pass
+    with open_file(path) as file:
+        file.seek(entry.header_offset)
+        local = file.read(_LOCAL_HEADER)
+        lengths = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
+        begin = entry.header_offset + _LOCAL_HEADER + lengths
+        if local[:4] != b"PK\3\4" or begin + entry.file_size > size_of(file):
+            raise CorruptFileError(f"{path}: {_name(entry)} does not lie where the file says")
+    order = "F" if header.is_fortran else "C"
+    return np.memmap(path, header.dtype, "r", begin + header.size, header.shape, order)
 
 
 def _check_letters(array: np.ndarray) -> None:

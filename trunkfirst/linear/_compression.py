@@ -11,39 +11,48 @@ from ._threads import one_blas_thread
 
 
 @dc.dataclass(frozen=True, eq=False)
-class Compressed:
-    """outputs = directions @ factor, up to `discarded` (a sum of squares).
+class Factor:
+    """Rows B (rank, points) that stand for all rows U of the outputs: |B P|^2 is |U P|^2 for every matrix P.
 
-    `directions` V (samples, rank) has orthonormal columns, `factor` B (rank, points) holds the singular
-    values. `discarded` certifies the truncation: every projection error changes by at most that much.
+    They hold the singular values, the largest first. `discarded` (a sum of squares) certifies the truncation: for
+    no projection P is |U P|^2 larger by more than that.
     """
 
-    directions: Float[np.ndarray, "samples rank"]
     factor: Float[np.ndarray, "rank points"]
     discarded: float
 
 
+@dc.dataclass(frozen=True, eq=False)
+class Compressed(Factor):
+    """outputs = directions @ factor, up to `discarded`; `directions` V (samples, rank) has orthonormal columns."""
+
+    directions: Float[np.ndarray, "samples rank"]
+
+
 def compress(outputs: Float[np.ndarray, "samples points"], *, tolerance: float = 1e-14) -> Compressed:
     """Thin SVD of the outputs; drops what lies below `tolerance` times the norm of everything."""
-    W, discarded = _principal(outputs, tolerance)
+    _, W, discarded = principal_rows(outputs, tolerance)
     with one_blas_thread():
         directions, R = tall_qr(outputs @ W.T)
-    return Compressed(directions, R @ W, discarded)
+    return Compressed(R @ W, discarded, directions)
 
 
 def principal_directions(
     matrix: Float[np.ndarray, "samples columns"], *, tolerance: float
 ) -> Float[np.ndarray, "rank columns"]:
     """The leading right singular vectors, as rows; the rest is below `tolerance` times the norm of everything."""
-    return _principal(matrix, tolerance)[0]
+    return principal_rows(matrix, tolerance)[1]
 
 
-def _principal(matrix: np.ndarray, tolerance: float) -> tuple[np.ndarray, float]:
+def principal_rows(
+    matrix: Float[np.ndarray, "samples columns"], tolerance: float
+) -> tuple[Float[np.ndarray, " rank"], Float[np.ndarray, "rank columns"], float]:
+    """Singular values, right singular vectors as rows, and the sum of squares that `tolerance` leaves out."""
     with one_blas_thread():
         s, W = _right_singular_vectors(matrix)
     tails = np.cumsum(s[::-1] ** 2)[::-1]
     rank = max(1, int((tails > tolerance**2 * tails[0]).sum()))
-    return W[:rank], float(tails[rank]) if rank < len(s) else 0.0
+    return s[:rank], W[:rank], float(tails[rank]) if rank < len(s) else 0.0
 
 
 def _right_singular_vectors(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from ._journey import Step
 from ._lbfgs import LBFGS
 from ._levenberg import LevenbergMarquardt
 from ._minimise import Minimised, OnStep, Status, Stopping, minimise, worst_status
-from ._separable import AbstractFeatures, SeparableProblem, solve_ridge
+from ._separable import AbstractFeatures, SeparableProblem, solve_ridge, solve_ridge_in_blocks
 
 __all__ = [
     "LBFGS",
@@ -27,5 +27,6 @@ __all__ = [
     "draw",
     "minimise",
     "solve_ridge",
+    "solve_ridge_in_blocks",
     "worst_status",
 ]

@@ -6,6 +6,7 @@ from ._adapter import SklearnRegressor
 from ._network import BranchSettings, NetworkRegressor, RegressionLoss
 from ._projected import ProjectedNetwork
 from ._ridge import KernelRidge, LinearRidge
+from ._stored_rows import StoredRows
 
 __all__ = [
     "AbstractRegressor",
@@ -19,5 +20,6 @@ __all__ = [
     "Regression",
     "RegressionLoss",
     "SklearnRegressor",
+    "StoredRows",
     "mean_square",
 ]

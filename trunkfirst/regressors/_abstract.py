@@ -2,13 +2,17 @@
 
 import abc
 import dataclasses as dc
-from typing import ClassVar
+import time
+from typing import TYPE_CHECKING, ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..minimisers import OnStep, Status, Step
 from ..networks import Branch
+
+if TYPE_CHECKING:
+    from ._stored_rows import StoredRows
 
 
 @dc.dataclass(frozen=True)
@@ -41,6 +45,20 @@ class AbstractRegressor(abc.ABC):
         on_step: OnStep | None = None,
     ) -> Regression:
         """Fit a branch; losses in the history are multiplied by `loss_unit`."""
+
+    def fit_stored(
+        self, rows: "StoredRows", *, key: PRNGKeyArray, loss_unit: float = 1.0, on_step: OnStep | None = None
+    ) -> Regression:
+        """`fit` on as many of the stored samples as fit into memory, at random; the loss is that of all."""
+        begin = time.perf_counter()
+        fitted = self.fit(*rows.some(key), key=key, loss_unit=loss_unit, on_step=on_step)
+        branch = self.completed(fitted.branch, rows)
+        return dc.replace(fitted, branch=branch, loss=rows.loss(branch), seconds=time.perf_counter() - begin)
+
+    def completed(self, branch: Branch, rows: "StoredRows") -> Branch:
+        """What all samples can still do for a branch that was fitted to some of them."""
+        del rows
+        return branch
 
     def with_groups(self, groups: tuple[int, ...]) -> "AbstractRegressor":
         """The same, told how many features each input function has; only product branches care."""

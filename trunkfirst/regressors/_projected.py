@@ -2,6 +2,7 @@
 
 import dataclasses as dc
 import time
+from collections.abc import Iterator
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -20,10 +21,12 @@ from ..minimisers import (
     SeparableProblem,
     Stopping,
     minimise,
+    solve_ridge_in_blocks,
 )
 from ..networks import AbstractBranchFeatures, Branch, FeatureBranch, LayerFeatures, Perceptron
 from ._abstract import AbstractRegressor, Regression, mean_square
 from ._network import BranchSettings
+from ._stored_rows import StoredRows
 
 
 @dc.dataclass(frozen=True)
@@ -100,6 +103,18 @@ class ProjectedNetwork(AbstractRegressor):
             on_step=on_step,
         )
 
+    def completed(self, branch: Branch, rows: StoredRows) -> Branch:
+        """The last layer solved for again, on all samples."""
+        features = _without_last_layer(branch)
+
+        def blocks() -> Iterator[tuple[Array, Array]]:
+            for inputs, targets, weights in rows.blocks():
+                roots = jnp.sqrt(weights)
+                yield HiddenFeatures(inputs, roots)(features), targets * roots[:, None]
+
+        A = solve_ridge_in_blocks(blocks, self.ridge)
+        return _with_last_layer(features, A, jnp.eye(A.shape[1], dtype=A.dtype))
+
     def _problem(self, inputs: Array, rotated: Array, roots: Array, coefficients: int) -> SeparableProblem:
         scale = float(len(inputs) * coefficients)
         decay = self.decay * jnp.sum(rotated**2) / scale
@@ -141,6 +156,13 @@ def _with_last_layer(
         return FeatureBranch(features, last[1:].T, last[0])
     layers = features.layers
     return Perceptron((*layers.weights, last[1:].T), (*layers.biases, last[0]), layers.activation)
+
+
+def _without_last_layer(branch: Branch) -> AbstractBranchFeatures:
+    if isinstance(branch, FeatureBranch):
+        return branch.features
+    assert isinstance(branch, Perceptron)
+    return LayerFeatures(Perceptron(branch.weights[:-1], branch.biases[:-1], branch.activation))
 
 
 def _some_rows(samples: int, most: int, key: PRNGKeyArray) -> Array:

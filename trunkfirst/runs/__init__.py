@@ -20,6 +20,7 @@ from ._grid import Grid, make_grid, setting_text
 from ._launch import Launch, launch
 from ._memory import Memory, read_memory, sample_count
 from ._method import build_method
+from ._needs import check_memory
 from ._own_data import own_values
 from ._prepare import Prepared, prepare
 from ._presets import NETWORKS, PRESETS, preset_values
@@ -54,6 +55,7 @@ __all__ = [
     "Sweep",
     "build_method",
     "check_claims",
+    "check_memory",
     "check_used",
     "compare",
     "diagnose_run",

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 from scipy.spatial import KDTree
 
-from ..data import AnyData, OperatorData, ScatteredData, read_data
+from ..data import AnyData, OperatorData, ScatteredData, ShardedData, read_data
 from ..errors import DataError, UsageError
 from ..evaluation import nearest_samples
 from ..files import write_json, write_npz
@@ -17,6 +17,7 @@ from ..networks import Operator, load
 from ..problems import get_problem, grid_square, make_data
 from ..theory import Assumption, Diagnosis, Evidence, check_assumptions, gather_evidence
 from ..theory import diagnose as name_remedy
+from ..training import samples_in_memory
 from ._config import RunConfig, load_config
 from ._memory import sample_count
 from ._prepare import Prepared, prepare
@@ -129,14 +130,16 @@ def _check(folder: Path, prepared: Prepared) -> None:
         raise UsageError(
             f"{folder} kept no test samples, and a budget is one of unseen samples; give some with --data FILE"
         )
-    if prepared.data.samples != sample_count(folder):
+    if sum(prepared.counts.values()) != sample_count(folder):
         raise UsageError(
             f"{folder} was not trained on the samples of its data.file alone (--from adds earlier ones), "
             "so that its own test samples are not known"
         )
 
 
-def _aligned(data: AnyData, what: str) -> OperatorData:
+def _aligned(data: AnyData | ShardedData, what: str) -> OperatorData:
+    if isinstance(data, ShardedData):
+        return data.some(samples_in_memory(data))
     if isinstance(data, ScatteredData):
         raise UsageError(
             f"{what} scattered data; an error budget needs outputs at the same points for every sample, "

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..data import AnyData, ScatteredData, read_data
+from ..data import AnyData, ScatteredData, ShardedData
 from ..devices import use_devices
-from ..errors import DataError, SettingError
+from ..errors import DataError, SettingError, UsageError
 from ..evaluation import evaluate
 from ..files import read_json
 from ..networks import Operator, load
@@ -20,7 +20,7 @@ from ._config import RunConfig, config_values, load_config, make_config, merge, 
 from ._method import build_method
 from ._minutes import within_minutes
 from ._own_data import with_own_values
-from ._prepare import Prepared, prepare
+from ._prepare import Prepared, prepare, read_samples
 from ._reporter import Reporter, Silent
 from ._run import Outcome, run
 from ._workplace import workplace
@@ -51,9 +51,10 @@ def fit_own(
     with use_devices(_check(given).devices):
         data = _read(given)
         if earlier is not None:
-            return _fit_more(given, data, Path(folder), earlier, minutes, reporter)
-        config = own_config(given, data, minutes=minutes)
-        return run(config, folder, prepared=prepare(config, data=data), reporter=reporter)
+            return _fit_more(given, _in_memory(data), Path(folder), earlier, minutes, reporter)
+        prepared = prepare(make_config(given), data=data, reporter=reporter)
+        config = own_config(given, prepared.data, minutes=minutes)
+        return run(config, folder, prepared=prepared, reporter=reporter)
 
 
 def _check(given: dict[str, Any]) -> RunConfig:
@@ -64,18 +65,22 @@ def _check(given: dict[str, Any]) -> RunConfig:
     return make_config(given)
 
 
-def _read(given: dict[str, Any]) -> AnyData:
+def _read(given: dict[str, Any]) -> AnyData | ShardedData:
     section = given["data"]
-    data = read_data(Path(section["file"]), keys=section.get("keys"))
-    samples = section.get("samples")
-    return data if samples is None else data.take(np.arange(min(samples, data.samples)))
+    return read_samples(Path(section["file"]), section.get("keys"), section.get("samples"))
+
+
+def _in_memory(data: AnyData | ShardedData) -> AnyData:
+    if isinstance(data, ShardedData):
+        raise UsageError("samples cannot be added to those of an earlier fit from shards; fit all of them anew")
+    return data
 
 
 def _fit_more(
     given: dict[str, Any], new: AnyData, folder: Path, earlier: Path, minutes: float, reporter: Reporter
 ) -> Outcome:
     old_config, operator = load_config(earlier / "config.toml"), load(earlier)
-    old = _read({"data": old_config.data.model_dump()})
+    old = _in_memory(_read({"data": old_config.data.model_dump()}))
     data = _joined(old, new)
     if not _is_still_good(operator, old, new, earlier, reporter):
         config = own_config(given, data, minutes=minutes)
@@ -109,7 +114,8 @@ def add_samples(
         use_devices(config.devices),
         workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
     ):
-        old, new = (_read({"data": c.data.model_dump()}) for c in (load_config(earlier / "config.toml"), config))
+        sections = [c.data.model_dump() for c in (load_config(earlier / "config.toml"), config)]
+        old, new = (_in_memory(_read({"data": section})) for section in sections)
         prepared = prepare(config, data=_joined(old, new))
         if not keeps_trunk:
             return run(config, place, prepared=prepared, reporter=reporter)

@@ -81,7 +81,8 @@ def _seconds_an_iteration(method: TwoStep, trunk_fit: ProjectedTrunk, data: AnyD
     dtype = np.dtype(np.float64)
     with jax.enable_x64(True):
         fields = prepare(data, dc.replace(method, precision="double"), dtype).fields
-        problem = trunk_problems(fields, dtype)(trunk_fit.ridge)
+        numbers = sum(trunk_fit.network.architecture)
+        problem = trunk_problems(fields, dtype, numbers=numbers)(trunk_fit.ridge)
         start = trunk_fit.start(dtype=dtype, key=jr.key(0))
         warm = minimise(problem, start, trunk_fit.minimiser, iterations=_WARM_UP, key=jr.key(0))
         begin = time.perf_counter()

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from ..data import ShardedData
 from ..errors import MemoryNeedError
+from ..linear import row_factor_bytes
 
 # Copies of the data that a run holds at its peak (benchmarks/peak_memory.py): as read, the part for training, with
 # weights, factorised.
@@ -10,16 +12,23 @@ _COPIES = 7
 _LIBRARIES = 2**29
 _KERNEL_COPIES, _MOST_CENTRES = 4, 4000
 _FEWEST_SAMPLES = 20
+# Copies of a shard while it is passed over: as read, raw, with weights, in units.
+_SHARD_COPIES = 5
 _GROUPS = Path("/sys/fs/cgroup")
 
 
-def check_memory(samples: int, numbers: int, *, is_loaded: bool = False) -> None:
-    """Refuse so many `samples`, of so many `numbers` each, where they will not fit into the free memory."""
+def check_memory(
+    samples: int, numbers: int, *, is_loaded: bool = False, copies: int = _COPIES, beside: int = 0
+) -> None:
+    """Refuse so many `samples`, of so many `numbers` each, where they will not fit into the free memory.
+
+    `copies` of them are made at the same time; so many bytes are needed `beside` them.
+    """
     free = free_memory()
     if free is None:
         return
-    data = 8 * samples * numbers * (_COPIES - is_loaded)
-    rest = _LIBRARIES + 8 * _KERNEL_COPIES * min(samples, _MOST_CENTRES) ** 2
+    data = 8 * samples * numbers * (copies - is_loaded)
+    rest = _LIBRARIES + beside + 8 * _KERNEL_COPIES * min(samples, _MOST_CENTRES) ** 2
     if data + rest <= free:
         return
     fits = int(samples * (free - rest) / data)
@@ -32,6 +41,26 @@ def check_memory(samples: int, numbers: int, *, is_loaded: bool = False) -> None
         f"{samples:,} samples of {numbers:,} numbers need about {(data + rest) / 2**30:.1f} GiB of memory, and "
         f"{free / 2**30:.1f} GiB are free; {advice}"
     )
+
+
+def stream_bytes(data: ShardedData) -> int:
+    """What passing over shards takes at most: two factors of the outputs, and a few copies of a shard."""
+    return 2 * row_factor_bytes(len(data.points)) + 8 * _SHARD_COPIES * int(data.counts.max()) * data.numbers
+
+
+def check_file(path: Path, *, is_all: bool) -> None:
+    """Refuse a file that will not fit into the free memory, before it is read; `is_all`: to train on all of it."""
+    free = free_memory()
+    if free is None or not path.is_file():
+        return
+    size = path.stat().st_size
+    need = size * (_COPIES if is_all else 1) + _LIBRARIES
+    if need > free:
+        raise MemoryNeedError(
+            f"{path} has {size / 2**30:.1f} GiB; that needs about {need / 2**30:.1f} GiB of memory, and "
+            f"{free / 2**30:.1f} GiB are free. Cut it into shards, which need not fit: trunkfirst data convert "
+            f"{path} --out FOLDER; then give --data FOLDER"
+        )
 
 
 def free_memory() -> int | None:

@@ -3,15 +3,17 @@
 import dataclasses as dc
 import functools as ft
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ..data import AnyData, Split, read_data
+from ..data import AnyData, ShardedData, Split, read_data
 from ..devices import first_alone
 from ..problems import get_problem, make_data
-from ._config import RunConfig
-from ._needs import check_memory
+from ..training import samples_in_memory
+from ._config import DataSection, RunConfig
+from ._needs import check_file, check_memory
 from ._reporter import Reporter, Silent
 
 
@@ -24,6 +26,18 @@ class Prepared:
     seconds: float
     holds_validation: bool = False
     """Whether the operator is judged on the samples for choosing, and must not see them."""
+    whole: ShardedData | None = None
+    """All samples that train, where they do not fit into memory: `data` and `split` have some then."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many samples train, choose and judge; those in shards that are not in memory train."""
+        train, validation, test = (
+            len(part) for part in (self.split.train, self.split.validation, self.split.test)
+        )
+        if self.whole is not None:
+            train = self.whole.samples - (0 if self.holds_validation else validation)
+        return {"train": train, "validation": validation, "test": test}
 
     @property
     def train(self) -> AnyData:
@@ -42,7 +56,7 @@ class Prepared:
 
     @property
     def for_training(self) -> AnyData:
-        """Samples that the operator is trained on."""
+        """Samples that the operator is trained on; where `whole` has them all, some of those."""
         return self.train if self.holds_validation else self.all_but_test
 
     @property
@@ -54,7 +68,7 @@ class Prepared:
 def prepare(
     config: RunConfig,
     *,
-    data: AnyData | None = None,
+    data: AnyData | ShardedData | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
     reporter: Reporter | None = None,
@@ -64,9 +78,13 @@ def prepare(
     `workers` and `scheduler` say who solves what is not made yet, as in `make_data`.
     """
     start = time.perf_counter()
-    section = config.data
+    section, reporter = config.data, reporter or Silent()
     if data is None:
-        data = _get(config, workers, scheduler, reporter or Silent())
+        data = _get(config, workers, scheduler, reporter)
+    if isinstance(data, ShardedData) and data.samples > samples_in_memory(data):
+        return _prepare_shards(data, section, start, reporter)
+    if isinstance(data, ShardedData):
+        data = data.take(np.arange(data.samples))
     split = Split.random(
         data.samples,
         validation_share=section.validation_share,
@@ -76,7 +94,26 @@ def prepare(
     return Prepared(data, split, time.perf_counter() - start, section.hold_validation)
 
 
-def _get(config: RunConfig, workers: int | None, scheduler: str | None, reporter: Reporter) -> AnyData:
+def _prepare_shards(data: ShardedData, section: DataSection, start: float, reporter: Reporter) -> Prepared:
+    """Some samples in memory, for choosing and judging; at most a quarter of them each for validation and test."""
+    count = samples_in_memory(data)
+    shares = (section.test_share, section.validation_share)
+    tests, validations = (min(round(share * data.samples), count // 4) for share in shares)
+    order = np.random.default_rng(section.split_seed).choice(data.samples, count, replace=False)
+    test, validation, train = np.split(np.arange(count), [tests, tests + validations])
+    reporter.say(
+        f"{data.samples:,} samples in {len(data.counts):,} shards: {count:,} of them, at random, in memory for "
+        f"choosing and judging ({validations:,} for validation, {tests:,} for test); all but the latter train"
+    )
+    part = data.take(order)
+    split = Split(train=train, validation=validation, test=test)
+    aside = order[: tests + validations] if section.hold_validation else order[:tests]
+    return Prepared(part, split, time.perf_counter() - start, section.hold_validation, data.without(aside))
+
+
+def _get(
+    config: RunConfig, workers: int | None, scheduler: str | None, reporter: Reporter
+) -> AnyData | ShardedData:
     section = config.data
     if config.problem is not None:
         problem = get_problem(config.problem)
@@ -92,5 +129,15 @@ def _get(config: RunConfig, workers: int | None, scheduler: str | None, reporter
         )
         return first_alone(make)
     assert section.file is not None
-    data = read_data(Path(section.file), keys=section.keys)
-    return data if section.samples is None else data.take(np.arange(min(section.samples, data.samples)))
+    return read_samples(Path(section.file), section.keys, section.samples)
+
+
+def read_samples(path: Path, keys: Mapping[str, str] | None, samples: int | None) -> AnyData | ShardedData:
+    """The first `samples` of a file, or all of them; of shards without reading them."""
+    check_file(path, is_all=samples is None)
+    data = read_data(path, keys=keys)
+    if samples is None or samples >= data.samples:
+        return data
+    if isinstance(data, ShardedData):
+        return data.without(np.arange(samples, data.samples))
+    return data.take(np.arange(samples))

@@ -5,20 +5,24 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
+
 from ..data import AnyData, OperatorData
 from ..devices import use_devices
 from ..evaluation import Evaluation, Intervals, conformal_intervals, evaluate, kernel_baseline
 from ..files import read_json, to_json, write_json, write_manifest, write_npz, write_text
 from ..networks import save
 from ..selection import Choice
-from ..training import FitResult, Method, TrunkResult, TwoStep, fit
+from ..training import FitResult, Method, TrunkResult, TwoStep, fit, reuse_trunk
+from ..training import prepare as make_ready
 from ._arrays import evaluation_arrays
 from ._choose import Chosen, settle
 from ._config import RunConfig, config_values, to_toml
 from ._environment import environment
 from ._memory import remember, write_memory
 from ._method import build_method
-from ._needs import check_memory
+from ._needs import check_memory, stream_bytes
 from ._prepare import Prepared, prepare
 from ._reporter import Reporter, Silent
 from ._warnings import precision_warnings
@@ -74,9 +78,10 @@ def _carry_out(
 ) -> Outcome:
     start = time.perf_counter()
     prepared = prepared or prepare(config, reporter=reporter)
-    check_same_data(prepared.data)
+    check_same_data(prepared.whole or prepared.data)
     numbers = (prepared.data.flat_inputs.size + prepared.data.outputs.size) // prepared.data.samples
-    check_memory(prepared.data.samples, numbers, is_loaded=True)
+    beside = 0 if prepared.whole is None else stream_bytes(prepared.whole)
+    check_memory(prepared.data.samples, numbers, is_loaded=True, beside=beside)
     chosen = chosen or settle(config, prepared, reporter=reporter)
     config = chosen.config
     if not prepared.holds_validation:  # a trunk that choosing needed has seen the samples for choosing
@@ -88,7 +93,14 @@ def _carry_out(
     reporter.say(describe(config))
     _note_environment(folder / "environment.json", reporter)
     write_text(folder / "config.toml", to_toml(config))
-    result = fit(train, method, key=config.seed, trunk_result=trunk_result, on_step=reporter.on_step, throw=throw)
+    result = fit(
+        prepared.whole or train,
+        method,
+        key=config.seed,
+        trunk_result=trunk_result,
+        on_step=reporter.on_step,
+        throw=throw,
+    )
     warnings = precision_warnings(config, result, train)
     for warning in warnings:
         reporter.say(f"warning: {warning}")
@@ -120,7 +132,17 @@ def _intervals(config: RunConfig, train: AnyData, method: Method, result: FitRes
         return None
     if not isinstance(train, OperatorData) or not isinstance(method, TwoStep):
         return None
-    return conformal_intervals(train, method, result, seed=config.seed)
+    return conformal_intervals(train, method, _seen_by(train, method, result), seed=config.seed)
+
+
+def _seen_by(train: OperatorData, method: TwoStep, result: FitResult) -> FitResult:
+    """The result as if its trunk had been trained on the samples in memory alone: with coefficients for them."""
+    step1 = result.trunk_result
+    if step1 is None or len(step1.coefficients) == train.samples * train.channels:
+        return result
+    with jax.enable_x64(True):
+        fields = make_ready(train, method, np.dtype(np.float64)).fields
+        return dc.replace(result, trunk_result=reuse_trunk(step1.trunk, fields))
 
 
 def describe(config: RunConfig) -> str:
@@ -145,7 +167,7 @@ def _metrics(
     evaluation: Evaluation | None,
     seconds: dict[str, float],
 ) -> dict[str, Any]:
-    config, split = chosen.config, prepared.split
+    config = chosen.config
     own = None if evaluation is None or evaluation.own_errors is None else float(evaluation.own_errors.mean())
     return {
         "problem": config.name,
@@ -155,7 +177,7 @@ def _metrics(
         "split_seed": config.data.split_seed,
         "status": result.status,
         "chosen": chosen.summary(),
-        "samples": {"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
+        "samples": prepared.counts,
         **result.diagnostics,
         "validation": {"mean_relative_l2": _validation_error(prepared, result, chosen.choice)},
         "test": None if evaluation is None else evaluation.summary(),

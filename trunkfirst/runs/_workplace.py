@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..checkpoints import is_keeping_checkpoints, keep_checkpoints, lock_folder, remember
-from ..data import AnyData
+from ..data import AnyData, ShardedData
 from ..devices import is_first, is_several, share
 from ..errors import DataError, OutputNotWritableError, Terminated, TrunkfirstError, UsageError
 from ..files import CHECKPOINTS, MANIFEST, prepare_directory, read_json, remove_leftovers, to_json, write_text
@@ -116,11 +116,14 @@ def read_request(folder: Path) -> dict[str, Any] | None:
     return request
 
 
-def check_same_data(data: AnyData) -> None:
-    """A resumed run must see the data that it began with."""
+def check_same_data(data: AnyData | ShardedData) -> None:
+    """A resumed run must see the data that it began with; for shards their SHA-256 in the index will do."""
     digest = hashlib.sha256()
-    for array in (data.flat_inputs, data.points, data.outputs):
-        digest.update(np.ascontiguousarray(array).data)
+    if isinstance(data, ShardedData):
+        digest.update(data.digest.encode())
+    else:
+        for array in (data.flat_inputs, data.points, data.outputs):
+            digest.update(np.ascontiguousarray(array).data)
     found = np.frombuffer(digest.digest(), np.uint8)
     if not np.array_equal(found, remember("data", lambda: {"sha256": found})["sha256"]):
         raise DataError("the data are not those that this run began with; bring them back, or start a new run")

@@ -32,6 +32,7 @@ from ._prepared import Prepared, input_groups, prepare
 from ._projected_trunk import ProjectedTrunk, reuse_trunk, trunk_problems
 from ._result import FitResult
 from ._separate_trunks import SeparateTrunks
+from ._stream import samples_in_memory
 from ._trunks import AbstractTrunkFit, TrunkResult, TrunkSettings
 from ._two_step import Targets, make_targets
 
@@ -80,5 +81,6 @@ __all__ = [
     "prepare",
     "relative_weights",
     "reuse_trunk",
+    "samples_in_memory",
     "trunk_problems",
 ]

@@ -25,6 +25,8 @@ class Fields:
     point_weights: Float[np.ndarray, " points"] | None = None
     sample_weights: Float[np.ndarray, " rows"] | None = None
     channels: int | None = None
+    factor: Float[np.ndarray, "rank points"] | None = None
+    """The thin factor of the outputs with the roots of all weights in it, where it is known already."""
 
     @property
     def samples(self) -> int:
@@ -80,18 +82,13 @@ def make_fields(
     weights = None if row_weights is None else row_weights.ravel()
     channels = data.channels if data.is_multichannel else None
     if isinstance(data, OperatorData):
-        if output is None:
-            points = _encode(coordinates, data.points)
-            return Fields(points, _rows(data.outputs), data.point_weights, weights, channels)
-        raw, factor = raw_outputs(data.outputs, data.points, output)
+        rows, factor = raw_rows(data, output)
         inside = factor > 0
         point_weights = data.point_weights
-        if output.boundary is not None:
+        if output is not None and output.boundary is not None:
             squares = factor[inside] ** 2 * (1.0 if point_weights is None else point_weights[inside])
             point_weights = squares / squares.sum()
-        return Fields(
-            _encode(coordinates, data.points[inside]), _rows(raw[:, inside]), point_weights, weights, channels
-        )
+        return Fields(_encode(coordinates, data.points[inside]), rows, point_weights, weights, channels)
     points, places = data.pooled()
     mask = data.mask
     raw, factor = raw_outputs(np.nan_to_num(data.outputs, nan=1.0), points[places], output)
@@ -113,6 +110,14 @@ def as_fields(data: AnyData) -> AnyFields:
     """The fields of `data` as they are: no encoding, no output map."""
     weights = None if data.sample_weights is None else np.repeat(data.sample_weights[:, None], data.channels, 1)
     return make_fields(data, Identity(), None, weights)
+
+
+def raw_rows(
+    data: OperatorData, output: OutputMap | None
+) -> tuple[Float[np.ndarray, "rows inside"], Float[np.ndarray, " points"]]:
+    """Raw fields at the points that count, channels below each other, and how much every point counts."""
+    raw, factor = raw_outputs(data.outputs, data.points, output)
+    return _rows(raw if (factor > 0).all() else raw[:, factor > 0]), factor
 
 
 def _encode(coordinates: AbstractEncoder, points: Float[np.ndarray, "points coordinates"]) -> np.ndarray:

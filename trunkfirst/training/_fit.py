@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..data import AnyData
+from ..data import AnyData, ShardedData
 from ..devices import use_devices
 from ..errors import DivergedError
 from ..minimisers import OnStep
@@ -22,7 +22,7 @@ from ._two_step import fit_two_step
 
 
 def fit(
-    data: AnyData,
+    data: AnyData | ShardedData,
     method: Method,
     *,
     key: PRNGKeyArray | int = 0,
@@ -38,6 +38,8 @@ def fit(
     `trunk_result` a finished step 1 to build on; `on_step` is called with every line of the log. A loss that
     stops being finite raises `DivergedError`, or with `throw=False` comes back as the status "diverged" with
     the best finite parameters.
+
+    `ShardedData` are never in memory at once: see docs/scale.md for what is exact then and what is sampled.
 
     Double precision is switched on inside and nowhere else.
     """

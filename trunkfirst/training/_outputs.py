@@ -34,7 +34,7 @@ class OutputSettings:
         """The output map for these training samples; None where there is nothing to do."""
         if not (self.fixed or self.is_positive or data.is_multichannel or self.channel_weights):
             return None
-        _check_positive(data, self.is_positive)
+        check_positive(data, self.is_positive)
         scale = self._scale(data)
         boundary = _boundary(data, self.fixed, self._raw_value(data)) if self.fixed else None
         return OutputMap(jnp.asarray(scale), boundary, self.is_positive)
@@ -112,7 +112,8 @@ def _boundary(data: AnyData, fixed: tuple[str, ...], value: float) -> Boundary:
     return Boundary(tuple(map(float, lower)), tuple(map(float, upper)), tuple(sides), value)
 
 
-def _check_positive(data: AnyData, is_positive: bool) -> None:
+def check_positive(data: AnyData, is_positive: bool) -> None:
+    """Who learns logarithms needs outputs that have one."""
     if is_positive and (data.outputs <= 0).any():
         place = np.unravel_index(int(np.nanargmin(data.outputs)), data.outputs.shape)
         raise DataError(

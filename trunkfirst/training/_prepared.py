@@ -6,11 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..data import AnyData
+from ..data import AnyData, ShardedData
 from ..networks import AbstractEncoder, Branch, Operator, OutputMap, Parallel, Trunk
-from ._encodings import channel_weights
+from ._encodings import channel_weights, mean_squares
 from ._fields import AnyFields, make_fields
-from ._methods import Method
+from ._methods import Method, TwoStep
+from ._stream import Stream, check_streams, samples_in_memory
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -28,6 +29,16 @@ class Prepared:
     coordinates: AbstractEncoder
     output: OutputMap | None
     input_names: tuple[str, ...]
+    # what is too large for memory
+    stream: Stream | None = None
+    """The samples on disk; `fields` are few rows that stand for all of them, `inputs` those of some in memory."""
+    mean_weight: float = 1.0
+    """By which the weights in the stream are to be divided."""
+
+    @property
+    def rows(self) -> int:
+        """How many output functions there are in all: samples times channels."""
+        return self.fields.samples if self.stream is None else self.stream.rows
 
     def operator(self, branch: Branch, trunk: Trunk, transform: Array | None) -> Operator:
         """The operator of a trunk and a branch that were trained on this."""
@@ -42,8 +53,10 @@ class Prepared:
         )
 
 
-def prepare(data: AnyData, method: Method, dtype: np.dtype) -> Prepared:
-    """Fit the encoders and the output map of `method` to training data."""
+def prepare(data: AnyData | ShardedData, method: Method, dtype: np.dtype) -> Prepared:
+    """Fit the encoders and the output map of `method` to training data, or to some of those in shards."""
+    if isinstance(data, ShardedData):
+        return _prepare_stream(data, check_streams(method), dtype)
     output = method.outputs.fit(data)
     coordinates = method.coordinates.fit_in(data, dtype)
     rows = channel_weights(data, method.is_relative and (output is None or not output.is_positive))
@@ -60,6 +73,31 @@ def prepare(data: AnyData, method: Method, dtype: np.dtype) -> Prepared:
         coordinates,
         output,
         tuple(data.inputs),
+    )
+
+
+def _prepare_stream(data: ShardedData, method: TwoStep, dtype: np.dtype) -> Prepared:
+    some = data.some(samples_in_memory(data))
+    output, coordinates = method.outputs.fit(some), method.coordinates.fit_in(some, dtype)
+    encoder = method.inputs.fit_in(some, dtype)
+    is_relative = method.is_relative and (output is None or not output.is_positive)
+    usual = mean_squares(some) if is_relative else None
+    stream = Stream(data, encoder, coordinates, output, usual, dtype)
+    stream.notes["samples_in_memory"] = some.samples
+    fields, mean_weight = stream.compressed()
+    inputs = jnp.asarray(some.flat_inputs, dtype)
+    return Prepared(
+        fields,
+        encoder(inputs),
+        input_groups(encoder, inputs),
+        None,
+        dtype,
+        encoder,
+        coordinates,
+        output,
+        tuple(data.example.inputs),
+        stream,
+        mean_weight,
     )
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..devices import spread_rows
 from ..errors import UsageError
-from ..linear import compress
+from ..linear import compress, leverage_sample
 from ..minimisers import (
     LBFGS,
     AbstractFeatures,
@@ -31,11 +31,13 @@ from ._fields import AnyFields, Fields, ScatteredFields
 from ._halving import fade_ridge, successive_halving
 from ._losses import FreeCoefficients, make_loss, mean_one, plain_loss
 from ._scattered import residuals, scattered_problem, some_samples
-from ._trunks import AbstractTrunkFit, TrunkResult, passed_on
+from ._trunks import AbstractTrunkFit, TrunkResult, passed_on, trunk_values
 
 # Shares of the iterations that are spent with smaller ridges, and how much smaller they are.
 _FADES = (0.1, 0.01)
 _FADE_SHARE = 0.125
+# Numbers of all layers at all points beyond which a search looks at some of the points: 64 MiB.
+_MOST_NUMBERS = 2**23
 
 
 @dc.dataclass(frozen=True)
@@ -96,7 +98,7 @@ class ProjectedTrunk(AbstractTrunkFit):
         key: PRNGKeyArray,
         on_step: OnStep | None,
     ) -> Minimised:
-        problem = trunk_problems(fields, dtype)
+        problem = trunk_problems(fields, dtype, numbers=sum(self.network.architecture))
         fading = max(int(_FADE_SHARE * self.iterations), 1)
         first = successive_halving(
             problem(self.ridge),
@@ -130,16 +132,27 @@ class ProjectedTrunk(AbstractTrunkFit):
         )
 
 
-def trunk_problems(fields: AnyFields, dtype: np.dtype) -> Callable[[float], AbstractObjective]:
-    """The problem for any ridge: with the thin factor of the outputs, or with samples enough."""
+def trunk_problems(
+    fields: AnyFields, dtype: np.dtype, *, numbers: int = 0
+) -> Callable[[float], AbstractObjective]:
+    """The problem for any ridge: with the thin factor of the outputs, or with samples enough.
+
+    Where `numbers` a point, those of all layers, are more than 2^23 at all points, points are drawn by leverage.
+    """
     if isinstance(fields, ScatteredFields):
         some = some_samples(fields)
         return lambda ridge: scattered_problem(some, ridge, dtype)
     roots = np.sqrt(mean_one(fields.point_weights, len(fields.points)))
-    outputs = fields.outputs * roots * np.sqrt(mean_one(fields.sample_weights, fields.samples))[:, None]
-    factor = spread_rows(compress(outputs).factor.T, dtype)  # (points, rank)
-    features = TrunkFeatures(spread_rows(fields.points, dtype, repeats_last=True), spread_rows(roots, dtype))
-    return lambda ridge: SeparableProblem(features, factor, ridge, float(outputs.size))
+    factor, points = fields.factor, fields.points
+    if factor is None:
+        outputs = fields.outputs * roots * np.sqrt(mean_one(fields.sample_weights, fields.samples))[:, None]
+        factor = compress(outputs).factor
+    if len(points) * numbers > _MOST_NUMBERS:
+        drawn, times = leverage_sample(factor, roots**2, _MOST_NUMBERS // numbers)
+        points, roots, factor = points[drawn], roots[drawn] * np.sqrt(times), factor[:, drawn] * np.sqrt(times)
+    features = TrunkFeatures(spread_rows(points, dtype, repeats_last=True), spread_rows(roots, dtype))
+    targets = spread_rows(factor.T, dtype)  # (points, rank)
+    return lambda ridge: SeparableProblem(features, targets, ridge, float(fields.outputs.size))
 
 
 class TrunkFeatures(AbstractFeatures):
@@ -199,13 +212,13 @@ def _least_squares(trunk: Trunk, fields: AnyFields, ridge: float) -> Float[np.nd
         solved = scattered_problem(fields, ridge, dtype).coefficients(trunk.network)
         return np.asarray(solved).reshape(fields.samples, -1)
     roots = jnp.asarray(np.sqrt(mean_one(fields.point_weights, len(fields.points))), dtype)
-    Phi = trunk(jnp.asarray(fields.points, dtype)) * roots[:, None]
+    Phi = jnp.asarray(trunk_values(trunk, fields.points, dtype)) * roots[:, None]
     return np.asarray(_solve(Phi, jnp.asarray(fields.outputs, dtype).T * roots[:, None], ridge)).T
 
 
 def trunk_loss(trunk: Trunk, A: Float[np.ndarray, "rows functions"], fields: AnyFields, *, p: float) -> float:
     """Mean of |error|^p over all values, without weights."""
-    Phi = np.asarray(trunk(jnp.asarray(fields.points, A.dtype)))
+    Phi = trunk_values(trunk, fields.points, A.dtype)
     if isinstance(fields, ScatteredFields):
         return float(np.mean(np.abs(residuals(Phi, A, fields)) ** p))
     return plain_loss(A, Phi, fields.outputs, p=p)

@@ -12,6 +12,8 @@ from ..minimisers import OnStep, Status, Step
 from ..networks import Perceptron, Trunk, make_perceptron
 from ._fields import AnyFields
 
+_BLOCK = 2**16
+
 
 @dc.dataclass(frozen=True)
 class TrunkSettings:
@@ -48,13 +50,13 @@ class TrunkSettings:
 
 @dc.dataclass(frozen=True)
 class TrunkResult:
-    """A fitted trunk, the free coefficients A (samples, functions) with it, and how it went.
+    """A fitted trunk, the free coefficients A (rows of the fields, functions) with it, and how it went.
 
     `is_projected` says that A is the least-squares solution, not one that a minimiser was still moving.
     """
 
     trunk: Trunk
-    coefficients: Float[np.ndarray, "samples functions"]
+    coefficients: Float[np.ndarray, "rows functions"]
     is_projected: bool
     loss: float
     status: Status
@@ -76,6 +78,15 @@ class AbstractTrunkFit(abc.ABC):
         self, fields: AnyFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
     ) -> TrunkResult:
         """Fit the trunk to the `fields`."""
+
+
+def trunk_values(
+    trunk: Trunk, points: Float[np.ndarray, "points features"], dtype: np.dtype
+) -> Float[np.ndarray, "points functions"]:
+    """Phi at all points; of many points a block at a time, so that only its last layer is as large as they are."""
+    blocks = [points[begin : begin + _BLOCK] for begin in range(0, len(points), _BLOCK)]
+    values = [np.asarray(trunk(jnp.asarray(block, dtype))) for block in blocks]
+    return values[0] if len(values) == 1 else np.concatenate(values)
 
 
 def passed_on(layers: Perceptron, like: Trunk) -> Trunk:

@@ -7,17 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from ..linear import AbstractOrthonormaliser
+from ..linear import AbstractOrthonormaliser, Orthonormal
 from ..minimisers import OnStep, worst_status
 from ..networks import count_parameters
-from ..regressors import Regression
-from ._fields import AnyFields, ScatteredFields
+from ..regressors import AbstractRegressor, Regression
+from ._fields import AnyFields, Fields, ScatteredFields
 from ._keys import named_key
 from ._methods import TwoStep
 from ._prepared import Prepared
 from ._result import FitResult, trunk_diagnostics
 from ._scattered import scattered_basis
-from ._trunks import TrunkResult
+from ._trunks import TrunkResult, trunk_values
 
 
 @dc.dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Targets:
     transform: Float[np.ndarray, "functions rank"] | None
     squared_length: float
     condition: float | None
+    basis: Orthonormal | None = None
+    """Phi T at the points, where all samples share them."""
 
 
 def fit_two_step(
@@ -47,23 +49,36 @@ def fit_two_step(
     # From the mean over the kept directions to the paper's |C - R A|^2 / (K (N + 1)) with Q^T Q = I.
     unit = targets.squared_length * targets.values.shape[1] / (trunk_result.trunk.width + 1)
     branch = method.branch if trunk_result.status == "finished" else method.branch.briefly()
-    regression = branch.with_groups(prepared.groups).fit(
-        prepared.inputs,
-        # The coefficients of all channels of a sample, side by side.
-        jnp.asarray(targets.values.reshape(len(prepared.inputs), -1), dtype),
-        prepared.sample_weights,
-        key=named_key(key, "branch"),
-        loss_unit=unit,
-        on_step=on_step,
-    )
+    regression = _fit_branch(branch.with_groups(prepared.groups), prepared, targets, unit, key, on_step)
     transform = None if targets.transform is None else jnp.asarray(targets.transform, dtype)
     return FitResult(
         prepared.operator(regression.branch, trunk_result.trunk, transform),
         worst_status(trunk_result.status, regression.status),
         trunk_result.history + regression.history,
-        _diagnostics(fields, trunk_result, regression, targets, unit, method.branch.kind),
+        _diagnostics(prepared, trunk_result, regression, targets, unit, method.branch.kind),
         trunk_result,
     )
+
+
+def _fit_branch(
+    branch: AbstractRegressor,
+    prepared: Prepared,
+    targets: Targets,
+    unit: float,
+    key: PRNGKeyArray,
+    on_step: OnStep | None,
+) -> Regression:
+    """Step 2 on targets in memory, or on those of all samples in files."""
+    own = named_key(key, "branch")
+    if prepared.stream is None:
+        # The coefficients of all channels of a sample, side by side.
+        values = jnp.asarray(targets.values.reshape(len(prepared.inputs), -1), prepared.dtype)
+        inputs, weights = prepared.inputs, prepared.sample_weights
+        return branch.fit(inputs, values, weights, key=own, loss_unit=unit, on_step=on_step)
+    assert targets.basis is not None
+    assert isinstance(prepared.fields, Fields)
+    with prepared.stream.stored(targets.basis, prepared.fields, prepared.mean_weight) as rows:
+        return branch.fit_stored(rows, key=own, loss_unit=unit, on_step=on_step)
 
 
 def make_targets(fields: AnyFields, step1: TrunkResult, orthonormalise: AbstractOrthonormaliser | None) -> Targets:
@@ -75,7 +90,7 @@ def make_targets(fields: AnyFields, step1: TrunkResult, orthonormalise: Abstract
     """
     if orthonormalise is None:
         return Targets(step1.coefficients, None, 1.0, None)
-    features = np.asarray(step1.trunk(jnp.asarray(fields.points, step1.coefficients.dtype)))
+    features = trunk_values(step1.trunk, fields.points, step1.coefficients.dtype)
     if isinstance(fields, ScatteredFields):
         own = scattered_basis(features, step1.coefficients, fields)
         return Targets(own.coefficients, own.transform, float(len(features)), own.condition)
@@ -84,15 +99,16 @@ def make_targets(fields: AnyFields, step1: TrunkResult, orthonormalise: Abstract
         values = basis.coefficients(fields.outputs, point_weights=fields.point_weights)
     else:
         values = step1.coefficients @ basis.coordinates.T
-    return Targets(values, basis.transform, basis.squared_length, basis.condition)
+    return Targets(values, basis.transform, basis.squared_length, basis.condition, basis)
 
 
 def _diagnostics(
-    fields: AnyFields, step1: TrunkResult, regression: Regression, targets: Targets, unit: float, kind: str
+    prepared: Prepared, step1: TrunkResult, regression: Regression, targets: Targets, unit: float, kind: str
 ) -> dict[str, Any]:
-    return {
+    stream = {} if prepared.stream is None else {"stream": prepared.stream.notes}
+    return stream | {
         "trunk": trunk_diagnostics(
-            fields,
+            prepared.fields,
             step1.trunk,
             loss=step1.loss,
             seconds=step1.seconds,
@@ -110,7 +126,7 @@ def _diagnostics(
         },
         "parameters": {
             "trunk": count_parameters(step1.trunk),
-            "coefficients": step1.coefficients.size,
+            "coefficients": prepared.rows * step1.coefficients.shape[1],
             "branch": count_parameters(regression.branch),
         },
     }

@@ -1,0 +1,441 @@
+"""Data larger than memory: the same factor, loss, gradient and operator as in memory, in bounded memory."""
+
+import dataclasses as dc
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from helpers import waves
+from own_problems import DOUBLE, Call, antiderivative, known_step1
+from test_resume import Crash, Work, assert_same, config_of, work
+from test_sharded_data import in_blocks, spoil
+
+from trunkfirst.data import OperatorData, ShardedData, write_data, write_shards
+from trunkfirst.errors import CorruptFileError, DataError, MemoryNeedError, UsageError
+from trunkfirst.evaluation import evaluate
+from trunkfirst.files import read_json
+from trunkfirst.linear import RowFactor, compress, leverage_sample
+from trunkfirst.linear import _row_factor as row_factor
+from trunkfirst.minimisers import solve_ridge, solve_ridge_in_blocks
+from trunkfirst.regressors import BranchSettings, KernelRidge, LinearRidge, ProjectedNetwork
+from trunkfirst.regressors import _stored_rows as stored_rows
+from trunkfirst.runs import _needs, prepare, resume, run
+from trunkfirst.training import (
+    OutputSettings,
+    ProjectedTrunk,
+    SeparateTrunks,
+    StandardisedInputs,
+    TrunkSettings,
+    TwoStep,
+    fit,
+    trunk_problems,
+)
+from trunkfirst.training import _projected_trunk as projected_trunk
+from trunkfirst.training import _stream as stream
+from trunkfirst.training import (
+    prepare as make_ready,
+)
+
+__all__ = ["work"]  # a fixture
+
+TRUNK = ProjectedTrunk(TrunkSettings((2, 8, 6), "tanh", "xavier"), iterations=8, starts=1)
+NETWORK = ProjectedNetwork(BranchSettings((8,), "tanh", "xavier"), iterations=6)
+METHOD = TwoStep(TRUNK, NETWORK, inputs=StandardisedInputs(), is_relative=True)
+
+
+def channels(samples: int = 40) -> OperatorData:
+    """Two channels of different size, zero on the side x-, with weights of all kinds."""
+    base, rng = waves(samples), np.random.default_rng(1)
+    points = np.concatenate([[[-1.0, 0.0]], base.points])
+    fields = (np.pad(base.outputs, ((0, 0), (1, 0))) * (points[:, 0] + 1))[..., None] * np.array([1.0, 30.0])
+    fields[..., 1] **= 2
+    weights = {"point_weights": rng.uniform(1, 2, 31), "sample_weights": rng.uniform(1, 2, samples)}
+    return OperatorData(base.flat_inputs, points, fields, **weights)
+
+
+POSITIVE = dc.replace(waves(40), outputs=waves(40).outputs + 3)
+CASES: dict[str, tuple[OperatorData, TwoStep]] = {
+    "plain": (waves(40), dc.replace(METHOD, is_relative=False)),
+    "relative": (waves(40), METHOD),
+    "weights": (waves(40, sample_weights=np.arange(1.0, 41.0)), dc.replace(METHOD, is_relative=False)),
+    "positive": (POSITIVE, dc.replace(METHOD, outputs=OutputSettings(is_positive=True))),
+    "channels": (channels(), dc.replace(METHOD, outputs=OutputSettings(fixed=("x-",)))),
+}
+
+
+def shards_of(data: OperatorData, folder: Path, size: int = 7) -> ShardedData:
+    return write_shards(in_blocks(data, size), folder)
+
+
+# -- the factor
+
+
+def decaying(rows: int = 300, columns: int = 60, rate: float = 0.7) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.normal(size=(n, columns)))[0] for n in (rows, columns))
+    return (U * rate ** np.arange(columns)) @ V.T
+
+
+def factor_of(matrix: np.ndarray, size: int) -> Any:
+    factor = RowFactor(matrix.shape[1])
+    for begin in range(0, len(matrix), size):
+        factor.add(matrix[begin : begin + size])
+    return factor.finish()
+
+
+@pytest.mark.parametrize("size", [1, 17, 1000])
+@pytest.mark.parametrize("rows", [20, 300, 9000])
+def test_the_factor_of_blocks_is_that_of_all(size: int, rows: int):
+    matrix = np.random.default_rng(0).normal(size=(rows, 12)) @ np.diag(10.0 ** -np.arange(12))
+    found, expected = factor_of(matrix, max(size, rows // 100)), compress(matrix)
+    gram = matrix.T @ matrix
+    assert np.abs(found.factor.T @ found.factor - gram).max() <= 1e-12 * np.abs(gram).max()
+    values = [np.linalg.svd(each.factor, compute_uv=False) for each in (found, expected)]
+    np.testing.assert_allclose(*values, rtol=1e-9, atol=1e-14)
+    assert found.discarded == pytest.approx(expected.discarded, abs=1e-25)
+
+
+@pytest.fixture
+def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if 60 columns were many: 20 rows are kept."""
+    for name, value in (("_MOST_COLUMNS", 50), ("_MOST_NUMBERS", 60 * 20), ("_FEWEST_ROWS", 8)):
+        monkeypatch.setattr(row_factor, name, value)
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.7, 0.95])
+def test_the_certificate_of_the_sketch_holds(rate: float, sketched: None):
+    U = decaying(rate=rate)
+    found = factor_of(U, 33)
+    assert len(found.factor) <= 20
+    lost = U.T @ U - found.factor.T @ found.factor
+    eigenvalues = np.linalg.eigvalsh(lost)
+    assert eigenvalues.min() > -1e-12
+    assert np.trace(lost) <= found.discarded <= np.trace(lost) + 1e-12
+    best = np.sum(rate ** (2 * np.arange(20, 60)))
+    assert found.discarded < 200 * best + 1e-13
+    rng = np.random.default_rng(1)
+    for columns in (3, 15):
+        Q = np.linalg.qr(rng.normal(size=(60, columns)))[0]
+        P = np.eye(60) - Q @ Q.T
+        gap = np.sum((U @ P) ** 2) - np.sum((found.factor @ P) ** 2)
+        assert -1e-12 <= gap <= found.discarded + 1e-12
+
+
+def test_what_has_few_directions_is_kept_by_the_sketch(sketched: None):
+    U = decaying()[:, :15] @ np.random.default_rng(0).normal(size=(15, 60))
+    found = factor_of(U, 40)
+    assert np.abs(found.factor.T @ found.factor - U.T @ U).max() < 1e-10
+    assert found.discarded < 1e-11 * np.sum(U**2)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_factor_goes_on_from_its_state(many: bool, request: pytest.FixtureRequest):
+    if many:
+        request.getfixturevalue("sketched")
+    U, first, second = decaying(), RowFactor(60), RowFactor(60)
+    first.add(U[:130])
+    second.restore({name: array.copy() for name, array in first.state().items()})
+    for factor in (first, second):
+        factor.add(U[130:])
+    assert np.array_equal(first.finish().factor, second.finish().factor)
+
+
+# -- loss and gradient
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loss_and_gradient_of_the_trunk_are_those_in_memory(case: str, tmp_path: Path):
+    data, method = CASES[case]
+    with jax.enable_x64(True):
+        both = [make_ready(each, method, DOUBLE) for each in (data, shards_of(data, tmp_path / "a"))]
+        assert both[0].rows == both[1].rows
+        start = TRUNK.start(dtype=DOUBLE, key=jr.key(0))
+        found = [trunk_problems(ready.fields, DOUBLE)(1e-3).value_and_grad(start, key=jr.key(0)) for ready in both]
+    assert float(found[1][0]) == pytest.approx(float(found[0][0]), rel=1e-10)
+    sizes = [jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient)]) for _, gradient in found]
+    assert np.linalg.norm(sizes[1] - sizes[0]) <= 1e-10 * np.linalg.norm(sizes[0])
+
+
+# -- the operator
+
+
+@pytest.mark.parametrize(
+    ("case", "branch"), [*((case, LinearRidge()) for case in CASES), ("relative", NETWORK), ("channels", NETWORK)]
+)
+def test_the_same_trunk_gives_the_same_operator(case: str, branch: Any, tmp_path: Path):
+    data, method = CASES[case]
+    method = dc.replace(method, branch=branch)
+    results = []
+    for each in (data, shards_of(data, tmp_path / "a")):
+        results.append(fit(each, method, key=0, trunk_result=known_step1(each, method)))
+    first, second = (result.diagnostics for result in results)
+    for name in ("loss", "limit", "rank", "condition"):
+        assert second["trunk"][name] == pytest.approx(first["trunk"][name], rel=1e-8), name
+    assert second["branch"]["loss"] == pytest.approx(first["branch"]["loss"], rel=1e-6)
+    assert second["branch"]["relative_loss"] == pytest.approx(first["branch"]["relative_loss"], rel=1e-6)
+    assert second["parameters"] == first["parameters"]
+    predictions = [result.operator.predict(data.flat_inputs, data.points) for result in results]
+    assert np.abs(predictions[1] - predictions[0]).max() < 1e-8 * np.abs(predictions[0]).max()
+
+
+def test_a_fit_from_shards_is_as_good_as_one_in_memory(tmp_path: Path):
+    data, test = waves(60), dc.replace(waves(30, seed=0), inputs=waves(30, seed=1).flat_inputs)
+    a = test.flat_inputs
+    test = dc.replace(test, outputs=2 + np.sin(a @ test.points.T) + a[:, :1] * test.points[:, 0])
+    errors = [
+        float(evaluate(fit(each, METHOD, key=0).operator, test).errors.mean())
+        for each in (data, shards_of(data, tmp_path / "a"))
+    ]
+    assert errors[0] < 0.05
+    assert errors[1] == pytest.approx(errors[0], rel=0.05)
+
+
+def test_the_last_layer_sees_all_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Fitted to 25 of 60 samples, the branch has the last layer that NumPy finds for all."""
+    monkeypatch.setattr(stored_rows, "_MOST_ROWS", 25)
+    monkeypatch.setattr(stored_rows, "_BLOCK", 16)
+    data = waves(60)
+    shards = shards_of(data, tmp_path / "a")
+    step1 = known_step1(shards, METHOD)
+    result = fit(shards, METHOD, key=0, trunk_result=step1)
+    operator: Any = result.operator
+    with jax.enable_x64(True):
+        X = operator.encoder(jnp.asarray(data.flat_inputs))
+        Phi = np.pad(np.tanh(X @ operator.branch.weights[0].T + operator.branch.biases[0][None]), ((0, 0), (1, 0)))
+        Phi[:, 0] = 1
+        w = np.mean(data.outputs**2, axis=1) ** -1.0
+        ready = make_ready(data, METHOD, DOUBLE)
+        assert METHOD.orthonormalise is not None
+        features = np.asarray(step1.trunk(jnp.asarray(ready.fields.points)))
+        basis = METHOD.orthonormalise(features, targets=data.outputs)
+        targets = basis.coefficients(data.outputs)
+    roots = np.sqrt(w / w.mean())[:, None]
+    stacked = np.concatenate([Phi * roots, NETWORK.ridge * np.eye(9)])
+    A = np.linalg.lstsq(stacked, np.concatenate([targets * roots, np.zeros((9, targets.shape[1]))]))[0]
+    np.testing.assert_allclose(operator.branch.weights[1], A[1:].T, rtol=0, atol=1e-6 * np.abs(A).max())
+    errors = Phi @ A - targets
+    unit = basis.squared_length * basis.rank / (step1.trunk.width + 1)
+    assert result.diagnostics["branch"]["loss"] == pytest.approx(float(np.mean(errors**2)) * unit, rel=1e-6)
+
+
+def test_ridge_in_blocks():
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        Phi, B = (jnp.asarray(rng.normal(size=(50, n))) for n in (7, 3))
+        blocks: Callable[[], Any] = lambda: ((Phi[i : i + 9], B[i : i + 9]) for i in range(0, 50, 9))  # noqa: E731
+        np.testing.assert_allclose(solve_ridge_in_blocks(blocks, 0.1), solve_ridge(Phi, B, 0.1), rtol=1e-10)
+
+
+def test_samples_that_are_left_out_play_no_part(tmp_path: Path):
+    data, out = waves(40), np.array([3, 20, 21, 22, 23, 24, 25, 26, 27, 39])
+    spoilt = data.outputs.copy()
+    spoilt[out] = 1e3
+    shards = shards_of(dc.replace(data, outputs=spoilt), tmp_path / "a").without(out)
+    rest = data.take(np.setdiff1d(np.arange(40), out))
+    method = dc.replace(METHOD, branch=KernelRidge())
+    both = [fit(each, method, key=0, trunk_result=known_step1(each, method)) for each in (rest, shards)]
+    predictions = [result.operator.predict(data.flat_inputs, data.points) for result in both]
+    assert np.abs(predictions[1] - predictions[0]).max() < 1e-8
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        dc.replace(METHOD, orthonormalise=None),
+        dc.replace(METHOD, trunk=dc.replace(TRUNK, p=1.0)),
+        dc.replace(METHOD, trunk=SeparateTrunks(TRUNK.network, TRUNK)),
+    ],
+    ids=["without QR", "p = 1", "separate"],
+)
+def test_what_needs_all_samples_at_once_is_refused(method: TwoStep, tmp_path: Path):
+    with pytest.raises(UsageError, match="data in shards"):
+        fit(shards_of(waves(20), tmp_path / "a"), method)
+
+
+def test_a_negative_output_in_a_late_shard_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stream, "_MOST_SAMPLES", 3)
+    outputs = POSITIVE.outputs.copy()
+    outputs[38, 3] = -1
+    with pytest.raises(DataError, match=r"output\.positive"):
+        fit(shards_of(dc.replace(POSITIVE, outputs=outputs), tmp_path / "a"), CASES["positive"][1])
+
+
+# -- many points
+
+
+def test_sums_over_drawn_points_keep_their_mean():
+    rng = np.random.default_rng(0)
+    factor, weights = rng.normal(size=(4, 200)), rng.uniform(0.1, 2, 200)
+    factor[0, :3] = 50  # a few points that matter
+    f = rng.normal(size=200) ** 2
+    f[:3] = 100
+    estimates = []
+    for seed in range(300):
+        drawn, times = leverage_sample(factor, weights, 30, seed=seed)
+        estimates.append(np.sum(weights[drawn] * times * f[drawn]))
+        assert len(drawn) <= 30
+        assert (times <= 2 * 30 * weights.sum() / (30 * weights[drawn]) + 1e-9).all()
+    exact = np.sum(weights * f)
+    assert abs(np.mean(estimates) - exact) < 4 * np.std(estimates) / np.sqrt(300)
+    equal = [np.sum(weights * f * rng.multinomial(30, np.full(200, 1 / 200))) * 200 / 30 for _ in range(300)]
+    assert np.std(estimates) < 0.5 * np.std(equal)
+
+
+def test_a_trunk_from_some_points_serves_at_all(monkeypatch: pytest.MonkeyPatch):
+    data = waves(20, 3000)
+    trunk = dc.replace(TRUNK, iterations=40)
+    method = dc.replace(METHOD, trunk=trunk, branch=LinearRidge())
+    losses = [fit(data, method, key=0).diagnostics["trunk"]["loss"]]
+    monkeypatch.setattr(projected_trunk, "_MOST_NUMBERS", 300 * 16)
+    with jax.enable_x64(True):
+        fields = make_ready(data, method, DOUBLE).fields
+        problem: Any = trunk_problems(fields, DOUBLE, numbers=16)(1e-3)
+    assert 150 < len(problem.targets) <= 300
+    losses.append(fit(data, method, key=0).diagnostics["trunk"]["loss"])
+    assert losses[1] < 3 * losses[0]
+    assert losses[0] < 1e-4
+
+
+# -- runs
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if 30 samples were all that fits."""
+    monkeypatch.setattr(stream, "_MOST_SAMPLES", 30)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shards_of(antiderivative(90), tmp_path_factory.mktemp("data") / "shards", 16).folder.path
+
+
+def test_a_run_is_broken_off_and_resumed(folder: Path, tmp_path: Path, work: Work, small: None):
+    config = config_of(folder, trunk={"starts": 1}, loss={"weights": "relative"})
+    outcome = run(config, tmp_path / "whole")
+    assert outcome.metrics["samples"] == {"train": 76, "validation": 7, "test": 7}
+    assert outcome.metrics["test"]["mean_relative_l2"] < 0.5
+    assert outcome.metrics["parameters"]["coefficients"] == 83 * 7
+    assert outcome.metrics["stream"]["samples_in_memory"] == 30
+    work.begin(work.done - 5)  # in step 2
+    with pytest.raises(Crash):
+        run(config, tmp_path / "a")
+    assert len(list((tmp_path / "a" / "checkpoints").glob("rows-*.npy"))) == 3
+    resume(tmp_path / "a")
+    assert_same(tmp_path / "whole", tmp_path / "a")
+
+
+def test_a_pass_that_was_broken_off_goes_on(folder: Path, tmp_path: Path, small: None, monkeypatch: Any):
+    options = {
+        "trunk": {"starts": 1, "iterations": 5},
+        "branch": {"kind": "linear"},
+        "loss": {"weights": "relative"},
+    }
+    config = config_of(folder, checkpoint_seconds=1e-9, **options)
+    run(config, tmp_path / "whole")
+    real, seen = RowFactor.add, [0]
+
+    def counted(factor: RowFactor, rows: np.ndarray) -> None:
+        seen[0] += 1
+        if seen[0] == 7:
+            raise Crash
+        real(factor, rows)
+
+    monkeypatch.setattr(RowFactor, "add", counted)
+    with pytest.raises(Crash):
+        run(config, tmp_path / "a")
+    resume(tmp_path / "a")
+    assert seen[0] == 7 + 12 - 6  # six shards, two factors each
+    assert_same(tmp_path / "whole", tmp_path / "a")
+
+
+def test_other_shards_are_not_taken_for_those_of_the_run(tmp_path: Path, work: Work, small: None):
+    place = shards_of(antiderivative(90), tmp_path / "data", 16).folder.path
+    config = config_of(place)
+    work.begin(60)
+    with pytest.raises(Crash):
+        run(config, tmp_path / "a")
+    for path in place.iterdir():
+        path.unlink()
+    shards_of(antiderivative(90, seed=1), place, 16)
+    with pytest.raises(DataError, match="not those that this run began with"):
+        resume(tmp_path / "a")
+    spoil(place / "shard-00002.npz", "flip")
+    with pytest.raises(CorruptFileError, match="shard-00002"):
+        run(config, tmp_path / "b")
+
+
+def test_a_folder_that_fits_is_read(folder: Path, tmp_path: Path):
+    write_data(antiderivative(90), tmp_path / "a.npz")
+    both = [prepare(config_of(path)) for path in (folder, tmp_path / "a.npz")]
+    assert both[0].whole is None
+    assert np.array_equal(both[0].data.outputs, both[1].data.outputs)
+    assert np.array_equal(both[0].split.test, both[1].split.test)
+
+
+@pytest.mark.usefixtures("no_report")
+def test_commands(folder: Path, tmp_path: Path, small: None, call: Call, monkeypatch: pytest.MonkeyPatch):
+    options = ["--set=trunk.architecture=[1, 8, 6]", "--set=trunk.iterations=30", "--set=trunk.starts=1"]
+    options += ["--set=branch.kind=linear", "--set=branch.encoder=standardise", "--set=loss.weights=relative"]
+    code, out, err = call("fit", "--data", folder, "--out", tmp_path / "a", *options)
+    assert (code, err.count("30 of them")) == (0, 1), err
+    metrics = read_json(tmp_path / "a" / "metrics.json")
+    assert sum(metrics["samples"].values()) == 90
+    code, out, _ = call("evaluate", tmp_path / "a", "--json")
+    assert code == 0
+    assert json.loads(out)["test"]["mean_relative_l2"] == pytest.approx(metrics["test"]["mean_relative_l2"])
+    code, _, err = call("fit", "--data", folder, "--from", tmp_path / "a", "--out", tmp_path / "b", *options)
+    assert (code, "anew" in err) == (UsageError.exit_code, True)
+    write_data(antiderivative(40), tmp_path / "c.npz")
+    monkeypatch.setattr(_needs, "free_memory", lambda: 1000)
+    code, _, err = call("fit", "--data", tmp_path / "c.npz", "--out", tmp_path / "c", *options)
+    assert (code, "trunkfirst data convert" in err) == (MemoryNeedError.exit_code, True)
+
+
+# -- memory
+
+MEMORY = """
+import resource, sys
+sys.path.insert(0, sys.argv[2])
+import numpy as np
+import dataclasses as dc
+import jax
+from test_large import METHOD, TRUNK
+from trunkfirst.data import OperatorData, write_shards
+from trunkfirst.regressors import LinearRidge, _stored_rows
+from trunkfirst.training import _stream, fit
+
+jax.config.update("jax_disable_most_optimizations", True)
+METHOD = dc.replace(METHOD, trunk=dc.replace(TRUNK, iterations=2), branch=LinearRidge())
+_stream._MOST_SAMPLES = 500
+_stored_rows._MOST_ROWS, _stored_rows._BLOCK = 500, 1000
+rng = np.random.default_rng(0)
+points = rng.uniform(-1, 1, (500, 2))
+
+def make(seed):
+    a = np.random.default_rng(seed).uniform(0.5, 1.5, (1000, 2))
+    return OperatorData(a, points, 2 + np.sin(a @ points.T))
+
+peaks = []
+for count in (4, 60):
+    data = write_shards(map(make, range(count)), f"{sys.argv[1]}/{count}")
+    fit(data, METHOD, key=0)
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(*peaks)
+"""
+
+
+def test_memory_does_not_grow_with_the_samples(tmp_path: Path):
+    """16 MB and 240 MB of outputs take the same; a bound of 80 MB more leaves room for the allocator."""
+    command = [sys.executable, "-c", MEMORY, str(tmp_path), str(Path(__file__).parent)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    first, second = map(float, found.stdout.split())
+    assert second < first + 80

@@ -1,0 +1,212 @@
+"""Training data larger than memory: two passes over blocks of samples, and what is kept of each.
+
+The first compresses the outputs: for p = 2 step 1 and all that is said about it depend on them through a factor
+with as many rows as they have rank. The second writes the coefficients of all samples in the orthonormal basis,
+with the encoded inputs, to files from which step 2 is fitted.
+"""
+
+import contextlib
+import dataclasses as dc
+import hashlib
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ..checkpoints import Place, Snapshot, begin_step, work_folder
+from ..data import OperatorData, ShardedData
+from ..errors import CorruptFileError, UsageError
+from ..files import atomic_write, read_json, sha256_of, write_json
+from ..linear import AbstractOrthonormaliser, Orthonormal, RowFactor, row_factor_bytes
+from ..networks import AbstractEncoder, OutputMap
+from ..regressors import StoredRows
+from ._encodings import unscaled_weights
+from ._fields import Fields, make_fields, raw_rows
+from ._losses import mean_one
+from ._methods import Method, TwoStep
+from ._outputs import check_positive
+from ._projected_trunk import ProjectedTrunk
+
+# Samples, and numbers of theirs (256 MiB), that encoders and output map are fitted to.
+_MOST_SAMPLES, _MOST_NUMBERS, _FEWEST_SAMPLES = 20_000, 2**25, 100
+# Larger states of the first pass are not written down on the way: that would take longer than the pass.
+_LARGEST_SNAPSHOT = 2**28
+
+Rows = Float[np.ndarray, "rows points"]
+
+
+def samples_in_memory(data: ShardedData) -> int:
+    """How many samples what cannot be had in a stream is made from: 20,000, or fewer large ones."""
+    return min(data.samples, _MOST_SAMPLES, max(_FEWEST_SAMPLES, _MOST_NUMBERS // data.numbers))
+
+
+def check_streams(method: Method) -> TwoStep:
+    """Only what sees the outputs through a factor of them can be trained on data larger than memory."""
+    match method:
+        case TwoStep(trunk=ProjectedTrunk(p=2), orthonormalise=AbstractOrthonormaliser()):
+            return method
+        case _:
+            pass
+    raise UsageError(
+        "data in shards are trained by the two-step method with a projected, orthonormalised trunk and p = 2; "
+        "for other methods take as many samples as fit into memory: data.take(indices), or data.samples"
+    )
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Stream:
+    """Samples on disk as training sees them: raw fields, encoded inputs, weights."""
+
+    data: ShardedData
+    encoder: AbstractEncoder
+    coordinates: AbstractEncoder
+    output: OutputMap | None
+    usual: Float[np.ndarray, "..."] | None
+    """Mean squares of the outputs, where weights are relative."""
+    dtype: np.dtype
+    notes: dict[str, Any] = dc.field(default_factory=lambda: {"seconds": {}})
+    """How the passes went, for those who look at results."""
+
+    @property
+    def rows(self) -> int:
+        """How many fields there are: samples times channels."""
+        return self.data.samples * self.data.example.channels
+
+    def blocks(
+        self, first: int = 0
+    ) -> Iterator[tuple[OperatorData, Rows, Float[np.ndarray, "samples channels"] | None]]:
+        """From the `first` block on: samples, raw fields, and weights that are not yet scaled to mean 1."""
+        for block in self.data.blocks(first):
+            check_positive(block, self.output is not None and self.output.is_positive)
+            yield block, raw_rows(block, self.output)[0], unscaled_weights(block, self.usual)
+
+    def compressed(self) -> tuple[Fields, float]:
+        """Fields of few rows that stand for all, with the same mean squares, losses and limits; the mean weight.
+
+        Their `factor` has all weights in it. Where checkpoints are kept it is written down on the way.
+        """
+        begin = time.perf_counter()
+        bare = make_fields(self.data.example, self.coordinates, self.output, None)
+        place = begin_step("compressed outputs")
+        if place.saved is not None and place.is_done:
+            found = place.saved.arrays
+        else:
+            found = self._factors(bare, place)
+            place.finish(lambda: Snapshot(found))
+        scale, weight = np.sqrt(len(found["plain"]) / self.rows), float(found["weight"])
+        factor = found["weighted"] * scale / np.sqrt(weight) if "weighted" in found else None
+        self.notes.update(rank=len(found["plain"]), discarded_share=float(found["discarded"]))
+        self.notes["seconds"]["compression"] = time.perf_counter() - begin
+        return dc.replace(bare, outputs=found["plain"] * scale, factor=factor), weight
+
+    def _factors(self, bare: Fields, place: Place) -> dict[str, np.ndarray]:
+        """Of the outputs as they are, and with all weights, if there are any; and the mean of those of samples."""
+        roots = np.sqrt(mean_one(bare.point_weights, len(bare.points)))
+        work = _Work.begin(len(bare.points), place)
+        for _, rows, weights in self.blocks(work.blocks):
+            work.plain.add(rows)
+            if weights is not None:
+                work.total += float(weights.sum())
+                work.weighted.add(rows * roots * np.sqrt(weights).reshape(-1, 1))
+            work.blocks += 1
+            if row_factor_bytes(len(roots)) <= _LARGEST_SNAPSHOT:
+                place.keep(work.snapshot)
+        plain = work.plain.finish()
+        share = plain.discarded / max(float(np.sum(plain.factor**2)), np.finfo(float).tiny)
+        found = {"plain": plain.factor, "discarded": np.asarray(share), "weight": np.asarray(1.0)}
+        if work.total == 0:
+            return found
+        return {**found, "weight": np.asarray(work.total / self.rows), "weighted": work.weighted.finish().factor}
+
+    @contextlib.contextmanager
+    def stored(self, basis: Orthonormal, fields: Fields, weight: float) -> Generator[StoredRows]:
+        """Encoded inputs, coefficients in the `basis` and weights of all samples, in files while this lasts.
+
+        In a folder of checkpoints they stay, to be taken up by who resumes, and go with it.
+        """
+        begin = time.perf_counter()
+        with work_folder() as folder:
+            name = f"rows-{self._digest(basis)[:16]}"
+            files = [folder / f"{name}.{part}.npy" for part in ("inputs", "targets", "weights")]
+            rows = StoredRows(files[0], files[1], files[2], self.data.samples)
+            if not _is_sound(folder / f"{name}.json"):
+                self._write(rows, basis, fields, weight)
+                write_json(folder / f"{name}.json", {path.name: sha256_of(path) for path in files})
+            self.notes["seconds"]["coefficients"] = time.perf_counter() - begin
+            yield rows
+
+    def _write(self, rows: StoredRows, basis: Orthonormal, fields: Fields, weight: float) -> None:
+        channels, first = self.data.example.channels, self._encoded(self.data.example)
+        samples = self.data.samples
+        with (
+            _table(rows.inputs, (samples, first.shape[1]), self.dtype) as inputs,
+            _table(rows.targets, (samples, channels * basis.rank), self.dtype) as targets,
+            _table(rows.weights, (samples,), self.dtype) as weights,
+        ):
+            for block, outputs, row_weights in self.blocks():
+                coefficients = basis.coefficients(outputs, point_weights=fields.point_weights)
+                w = np.ones(block.samples) if row_weights is None else row_weights.mean(axis=1) / weight
+                for file, array in ((inputs, self._encoded(block)), (targets, coefficients), (weights, w)):
+                    file.write(np.ascontiguousarray(array, self.dtype).data)
+
+    def _encoded(self, block: OperatorData) -> np.ndarray:
+        return np.asarray(self.encoder(jnp.asarray(block.flat_inputs, self.dtype)))
+
+    def _digest(self, basis: Orthonormal) -> str:
+        """What decides the stored rows."""
+        encoder = jax.tree.leaves(eqx.filter(self.encoder, eqx.is_array))
+        text = f"{self.data.digest} {jax.tree.structure(self.encoder)} {self.usual is None} {self.dtype}"
+        arrays = b"".join(np.ascontiguousarray(array).tobytes() for array in (*encoder, basis.values))
+        return hashlib.sha256(text.encode() + arrays).hexdigest()
+
+
+@dc.dataclass
+class _Work:
+    """The first pass on its way."""
+
+    plain: RowFactor
+    weighted: RowFactor
+    total: float = 0.0
+    blocks: int = 0
+
+    @classmethod
+    def begin(cls, points: int, place: Place) -> "_Work":
+        """From the beginning, or where it was broken off."""
+        work = cls(RowFactor(points), RowFactor(points))
+        if place.saved is not None:
+            work.total, work.blocks = float(place.saved.note["total"]), int(place.saved.note["blocks"])
+            for name in ("plain", "weighted"):
+                states = {key.partition(".")[::2]: array for key, array in place.saved.arrays.items()}
+                getattr(work, name).restore({key: array for (n, key), array in states.items() if n == name})
+        return work
+
+    def snapshot(self) -> Snapshot:
+        """All that is needed to go on."""
+        factors = {"plain": self.plain, "weighted": self.weighted}
+        states = {f"{name}.{key}": array for name, f in factors.items() for key, array in f.state().items()}
+        return Snapshot(states, {"total": self.total, "blocks": self.blocks})
+
+
+@contextlib.contextmanager
+def _table(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> Generator[BinaryIO]:
+    """A .npy file that is written row by row: a mapped one would be in memory as long as it is written to."""
+    with atomic_write(path) as file:
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        yield file
+
+
+def _is_sound(index: Path) -> bool:
+    """Whether the files that `index` names are there and as they were written."""
+    if not index.is_file():
+        return False
+    try:
+        return all(sha256_of(index.parent / name) == digest for name, digest in read_json(index).items())
+    except CorruptFileError:
+        return False
