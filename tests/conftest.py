@@ -56,7 +56,7 @@ def server_bench() -> Any:
     """The benchmark of the server, which makes a run folder and asks without a socket."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-        bench = importlib.import_module("fuzz_server")
+        bench: Any = importlib.import_module("fuzz_server")
     bench.SLOW = 60.0  # a busy machine is no fault of the server
     return bench
 

@@ -6,17 +6,15 @@ import itertools
 import math
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..data import AnyData, read_data
+from ..data import AnyData
 from ..errors import SettingError, UnknownNameError, ValueRangeError
 from ..networks import BASES
 from ..problems import problem_names
 from ._config import RunConfig, check_used, make_config, merge, put, updated
 from ._own_data import with_own_values
+from ._prepare import prepare
 from ._presets import preset_values
 
 WIDTH = "width"
@@ -83,19 +81,17 @@ def _dotted(values: Values) -> set[str]:
 
 
 class _Files:
-    """Data files, each read once."""
+    """Data files, each read once; of shards that do not fit into memory, some samples."""
 
     def __init__(self) -> None:
         self._read: dict[str, AnyData] = {}
 
     def get(self, config: RunConfig) -> AnyData:
         """The samples that a configuration names."""
-        section = config.data
-        text = repr((section.file, section.keys))
+        text = repr(config.data)
         if text not in self._read:
-            self._read[text] = read_data(Path(str(section.file)), keys=section.keys)
-        data = self._read[text]
-        return data if section.samples is None else data.take(np.arange(min(section.samples, data.samples)))
+            self._read[text] = prepare(config).data
+        return self._read[text]
 
 
 def _config(given: Values, combination: Values, files: _Files) -> RunConfig:
