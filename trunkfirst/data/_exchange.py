@@ -27,6 +27,11 @@ def read_data(source: Path | str | Mapping[str, Any] | Any, *, keys: Mapping[str
 
     What is wrong is a `DataError` that names array, axis and index; a file that cannot be read is a
     `CorruptFileError`, one that could run code an `UnsafeFileError`.
+
+    >>> import numpy as np
+    >>> np.savez("my.npz", a=np.eye(4), x=np.zeros((3, 1)), u=np.ones((4, 3)))
+    >>> read_data("my.npz", keys={"inputs": "a", "points": "x", "outputs": "u"}).samples
+    4
     """
     return data_and_rest(source, keys)[0]
 
