@@ -9,12 +9,11 @@ author = "The trunkfirst authors"
 project_copyright = "The trunkfirst authors"
 version = release = trunkfirst.__version__
 
+highlight_language = "text"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-# JSON with three dots, and shell with comments: shown as they stand where the lexer gives up.
-suppress_warnings = ["misc.highlighting_failure"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
