@@ -56,7 +56,10 @@ def read_inputs(path: Path | str) -> dict[str, InputFunction]:
     arrays = _table_or_arrays(Path(path), "inputs")
     named = {canonical(name): array for name, array in arrays.items() if is_key(canonical(name))}
     if not any(name.split(".")[0] == "inputs" for name in named):
-        raise DataError(f"{path}: no array 'inputs' or 'inputs.NAME' here; found: {describe(arrays)}")
+        raise DataError(
+            f"{path}: no array 'inputs' or 'inputs.NAME' here; found: {describe(arrays)}; "
+            "save it under that name, np.savez(..., inputs=...)"
+        )
     functions = inputs_from_arrays(named)
     return {name: function.checked(f"inputs[{name!r}]") for name, function in functions.items()}
 
