@@ -4,13 +4,17 @@ BIN := .venv/bin
 # One BLAS thread a test worker: two workers share two cores.
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-all lint format lock clean
+.PHONY: demo docs test test-all lint format lock clean
 
 demo: .venv/ready
 	rm -rf runs/demo
 	$(BIN)/trunkfirst compare nonlinear-conductivity --iterations 2000 --set branch.iterations=50 --out runs/demo
 	$(BIN)/trunkfirst export runs/demo/two-step-seed0 --to html --out runs/demo/explorer.html
 	@echo "open runs/demo/report.html to read, runs/demo/explorer.html to play"
+
+docs: .venv/ready
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
+	@echo "open docs/_build/index.html"
 
 test: lint
 	$(TEST) -m "not slow"
@@ -39,4 +43,4 @@ lock:
 	  --no-header --group dev --group build pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv dist build .pytest_cache .ruff_cache
+	rm -rf .venv dist build docs/_build .pytest_cache .ruff_cache

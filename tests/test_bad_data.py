@@ -181,7 +181,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
     "nearly the name": (npz(inputs=None, input=INPUTS), "Say so with keys={'inputs': 'input'}"),
     "nothing at all": (
         npz(inputs=None, points=None, outputs=None),
-        "no inputs and points and outputs here; found: nothing",
+        "no inputs, points or outputs here; found: nothing",
     ),
     "unknown key": (npz(colour=np.ones(3)), "unknown array 'colour'; known keys: inputs, points"),
     "a slip of the pen": (npz(point_weigths=np.ones(4)), "'point_weigths' (did you mean 'point_weights'?)"),

@@ -258,3 +258,12 @@ def test_convert_command(file: Path, capsys: pytest.CaptureFixture[str], target:
     assert main(["data", "convert", target, "again.npz", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"file": "again.npz", "samples": 30, "points": 40}
     assert np.array_equal(read_file("again.npz").flat_inputs, INPUTS)
+
+
+def test_swapped_axes_of_a_square_are_suspected():
+    """As many samples as points: the shapes tell nothing, but curves are smooth along their points."""
+    x, a = np.linspace(0.1, 1, 40)[:, None], np.random.default_rng(0).normal(size=(40, 3))
+    outputs = a @ np.sin(np.arange(1, 4)[:, None] * x[:, 0])
+    assert check_data(OperatorData(a, x, outputs)).suspicious == ()
+    (found,) = check_data(OperatorData(a, x, outputs.T)).suspicious
+    assert found.startswith("outputs: neighbouring samples are more alike than neighbouring points")

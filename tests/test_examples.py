@@ -1,9 +1,13 @@
 """Every example runs, and its errors are as small as its text says."""
 
 import importlib.util
+import json
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
+from own_problems import shared_data
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # The largest error allowed of each kind, a few times what is measured.
@@ -14,17 +18,38 @@ LARGEST = {
     "scattered": {"own points": 5e-3, "grid": 5e-3},
     "design": {"field": 1e-3, "design": 3e-2},
     "gradients": {"slope": 1e-3, "tip": 1e-3, "flux": 2e-3},
+    "darcy": {"nonlinear-conductivity": 5e-3, "discontinuous-conductivity": 0.2, "multiple-inputs": 0.1},
+    "burgers": {"test": 3e-2, "trunk": 3e-2},
+    "own_network": {"test": 4e-3, "slope": 5e-2},
+    "pipeline": {"test": 1e-2, "lost score": 1e-3},
+}
+# Less of everything where the example takes longer than a test should.
+SMALLER: dict[str, dict[str, Any]] = {
+    "darcy": {"samples": 60, "iterations": 100},
+    "burgers": {"iterations": 60},
+    "own_network": {"iterations": 50},
+    "pipeline": {"components": (3, 5), "iterations": 50},
 }
 
 
-@pytest.mark.parametrize("name", LARGEST)
-def test_an_example_keeps_what_it_promises(name, capsys):
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    errors = module.main()
+    return module
+
+
+# Several compilations each.
+SLOW = ("darcy", "burgers")
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in LARGEST]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_keeps_what_it_promises(name, capsys):
+    files = [shared_data("burgers.npz")] if name == "burgers" else []
+    errors = load(EXAMPLES / f"{name}.py").main(*files, **SMALLER.get(name, {}))
     assert errors.keys() == LARGEST[name].keys()
     for kind, error in errors.items():
         assert error <= LARGEST[name][kind], kind
@@ -37,4 +62,20 @@ def test_every_example_is_tested_and_short():
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     for path in scripts:
         assert len(path.read_text(encoding="utf-8").splitlines()) < 100
-        assert f"[{path.name}]({path.name})" in listed
+        assert f"[{path.name}](../examples/{path.name})" in listed
+
+
+def test_notebook_is_that_of_the_script_and_runs(tmp_path, capsys):
+    notebook = json.loads((EXAMPLES / "antiderivative.ipynb").read_text(encoding="utf-8"))
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
+    assert cells == load(EXAMPLES.parent / "docs" / "make_notebook.py").cells(), "python docs/make_notebook.py"
+    assert len({cell["id"] for cell in notebook["cells"]}) == len(cells)
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    assert code[-1]["outputs"][0]["data"]["image/png"]
+
+    program = "\n".join(source for kind, source in cells if kind == "code")
+    (tmp_path / "notebook.py").write_text(program.replace("iterations=400", "iterations=20"), encoding="utf-8")
+    assert load(tmp_path / "notebook.py").between < 0.1
+    assert "test error" in capsys.readouterr().out

@@ -341,3 +341,9 @@ def test_toml_errors_name_the_file(tmp_path: Path, content: bytes, error: type[T
     (tmp_path / "x.toml").write_bytes(content)
     with pytest.raises(error, match=r"x\.toml"):
         read_toml(tmp_path / "x.toml")
+
+
+def test_a_run_that_was_broken_off_says_how_to_go_on(tmp_path: Path):
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(CorruptFileError, match=f"is not finished; go on with: trunkfirst resume {tmp_path}"):
+        verify_run(tmp_path)

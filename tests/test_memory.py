@@ -80,6 +80,7 @@ REFUSED: dict[str, tuple[str, InputFunction, str]] = {
         InputFunction(np.ones((3, 7)), LINE[:7]),
         "7 sensors, but training had 20; .* the training data had none",
     ),
+    "transposed": ("line", InputFunction(np.ones((20, 3))), r"the shape is \(20, 3\); it looks transposed"),
     "not covered": ("line", InputFunction(np.ones((3, 7)), LINE[3:10]), "do not cover those of training"),
     "not covered in the plane": ("square", InputFunction(np.ones((2, 8)), SQUARE[:8]), "do not cover"),
     "another dimension": (

@@ -38,6 +38,12 @@ def check_data(
     Axes, sizes, ranges; the numerical rank of the outputs; the error that a DeepONet of width N can at best
     reach; repeated samples and points, sensors that never change. What is wrong raises, as in `read_data`.
     All shards are passed over; what needs many samples at once is asked of some, as the sentences say.
+
+    >>> import numpy as np
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> found = check_data({"inputs": a, "points": x[:, None], "outputs": a @ np.stack([x, x**2])})
+    >>> found.sentences[0]
+    '40 samples, all on the same 30 points'
     """
     if isinstance(source, (OperatorData, ScatteredData)):
         return _checked(source, [])

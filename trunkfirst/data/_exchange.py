@@ -35,6 +35,11 @@ def read_data(source: object, *, keys: Mapping[str, str] | None = None) -> AnyDa
 
     What is wrong is a `DataError` that names array, axis and index; a file that cannot be read is a
     `CorruptFileError`, one that could run code an `UnsafeFileError`.
+
+    >>> import numpy as np
+    >>> np.savez("my.npz", a=np.eye(4), x=np.zeros((3, 1)), u=np.ones((4, 3)))
+    >>> read_data("my.npz", keys={"inputs": "a", "points": "x", "outputs": "u"}).samples
+    4
     """
     if isinstance(source, (str, Path)) and is_sharded(Path(source)):
         if keys:
@@ -63,7 +68,10 @@ def read_inputs(path: Path | str) -> dict[str, InputFunction]:
     arrays = _table_or_arrays(Path(path), "inputs")
     named = {canonical(name): array for name, array in arrays.items() if is_key(canonical(name))}
     if not any(name.split(".")[0] == "inputs" for name in named):
-        raise DataError(f"{path}: no array 'inputs' or 'inputs.NAME' here; found: {describe(arrays)}")
+        raise DataError(
+            f"{path}: no array 'inputs' or 'inputs.NAME' here; found: {describe(arrays)}; "
+            "save it under that name, np.savez(..., inputs=...)"
+        )
     functions = inputs_from_arrays(named)
     return {name: function.checked(f"inputs[{name!r}]") for name, function in functions.items()}
 

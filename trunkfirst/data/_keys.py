@@ -87,6 +87,12 @@ def _check_keys(arrays: Mapping[str, Any], keys: Mapping[str, str]) -> None:
             raise DataError(f"no array {name!r} for {key!r} here{_meant(near)}; found: {describe(arrays)}")
 
 
+def _either(words: list[str]) -> str:
+    """a; a or b; a, b or c."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def _check_complete(named: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     present = {name.split(".")[0]: array for name, array in named.items()}
     missing = [key for key in REQUIRED if key not in present]
@@ -97,7 +103,7 @@ def _check_complete(named: Mapping[str, Any], arrays: Mapping[str, Any]) -> None
         }
         options = " ".join(f"--key {key}={name}" for key, name in example.items())
         raise DataError(
-            f"no {' and '.join(missing)} here; found: {describe(arrays)}; which is which? "
+            f"no {_either(missing)} here; found: {describe(arrays)}; which is which? "
             f"Say so with keys={example} in Python or {options} on the command line"
         )
 

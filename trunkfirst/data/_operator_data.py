@@ -18,6 +18,12 @@ class OperatorData(AbstractData):
     """Samples of an operator: what goes in, what comes out, and where.
 
     Everything is checked once, on construction; a `DataError` names the array and the axis that is wrong.
+
+    >>> import numpy as np
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> data = OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([x, x**2]))
+    >>> data.samples, data.take(slice(0, 10)).samples
+    (40, 10)
     """
 
     # the operator

@@ -90,6 +90,10 @@ def scattered_from_lists(inputs: Any, points: Sequence[Any], outputs: Sequence[A
 
     `points[k]` is (points, coordinates), `outputs[k]` is (points,) or (points, channels); `more` are further
     fields of `ScatteredData`.
+
+    >>> data = scattered_from_lists([[1.0], [2.0]], [[[0.0], [0.5]], [[0.1], [0.4], [0.9]]], [[1, 2], [3, 4, 5]])
+    >>> data.counts
+    array([2, 3])
     """
     if len(points) != len(outputs) or len(points) == 0:
         raise DataError(f"got points of {len(points)} samples and outputs of {len(outputs)}; give both for each")

@@ -16,6 +16,10 @@ class Split:
     """Train, validation and test samples by index, without overlap.
 
     Every choice is made on validation; test is touched by evaluation alone.
+
+    >>> split = Split.random(100, validation_share=0.1, test_share=0.2, seed=0)
+    >>> len(split.train), len(split.validation), len(split.test)
+    (70, 10, 20)
     """
 
     train: Indices

@@ -13,6 +13,7 @@ from ._unique import repeated_rows
 
 _FEW_SAMPLES = 20
 _LARGE_RATIO = 1e3
+_ROUGHER = 3
 
 
 def suspicions(data: AnyData) -> list[str]:
@@ -103,7 +104,19 @@ def _points(data: OperatorData) -> list[str]:
         gaps = np.abs(data.outputs[:, pairs[:, 0]] - data.outputs[:, pairs[:, 1]])
         if gaps.max() > 1e-6 * np.abs(data.outputs).max():
             found.append(f"outputs: differ by up to {gaps.max():.1e} at points that are the same place")
-    return found + _flat_coordinates(data, data.points)
+    return found + _flat_coordinates(data, data.points) + _swapped_axes(data)
+
+
+def _swapped_axes(data: OperatorData) -> list[str]:
+    """Shapes say nothing where there are as many samples as points; curves are smooth along their points."""
+    is_line = data.points.shape[1] == 1 and (np.diff(data.points[:, 0]) > 0).all()
+    if data.is_multichannel or not is_line or data.samples != len(data.points) or data.samples < _FEW_SAMPLES:
+        return []
+    down, along = (float(np.abs(np.diff(data.outputs, axis=axis)).mean()) for axis in (0, 1))
+    if down * _ROUGHER > along:
+        return []
+    text = "neighbouring samples are more alike than neighbouring points; if rows are points, use outputs.T"
+    return [f"outputs: {text}"]
 
 
 def _flat_coordinates(data: AnyData, points: np.ndarray) -> list[str]:

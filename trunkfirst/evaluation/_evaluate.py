@@ -53,7 +53,18 @@ class Evaluation:
 
 
 def evaluate(operator: Operator, data: AnyData) -> Evaluation:
-    """Predict every sample of `data` and compare."""
+    """Predict every sample of `data` and compare.
+
+    >>> import numpy as np
+    >>> import trunkfirst as tf
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> data = tf.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
+    >>> trunk = tf.ProjectedTrunk(tf.TrunkSettings((1, 20, 6), "tanh", "xavier"), iterations=50, starts=1)
+    >>> operator = tf.fit(data.take(slice(0, 30)), tf.TwoStep(trunk, tf.LinearRidge())).operator
+    >>> found = tf.evaluate(operator, data.take(slice(30, 40)))
+    >>> bool(found.errors.max() < 0.01), bool((found.optimal_errors <= found.errors * (1 + 1e-9)).all())
+    (True, True)
+    """
     predictions = predict_at(operator, data)
     by_channel = field_errors(predictions, data.outputs, data)
     optimal = field_errors(conditional_optimum(operator, data), data.outputs, data).mean(axis=1)

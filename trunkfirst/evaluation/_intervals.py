@@ -106,6 +106,9 @@ def conformal_quantile(scores: Float[np.ndarray, "samples ..."], level: float) -
     """The ceil((n + 1) level)-th smallest score: a new one lies below it with at least this probability.
 
     Infinite where there are too few scores to say.
+
+    >>> float(conformal_quantile(np.arange(1.0, 100.0), 0.9))
+    90.0
     """
     rank = math.ceil((len(scores) + 1) * level)
     if rank > len(scores):

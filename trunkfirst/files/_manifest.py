@@ -79,6 +79,8 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 def _read(folder: Path) -> dict[str, str]:
     """SHA-256 by name."""
     path = inside(folder, MANIFEST)
+    if not path.exists() and (folder / CHECKPOINTS).is_dir():
+        raise CorruptFileError(f"{folder} is not finished; go on with: trunkfirst resume {folder}")
     try:
         first, _, rest = read_bytes(path, most=_LARGEST).decode().partition("\n")
     except (CorruptFileError, UnicodeDecodeError) as error:

@@ -30,7 +30,12 @@ class Compressed(Factor):
 
 
 def compress(outputs: Float[np.ndarray, "samples points"], *, tolerance: float = 1e-14) -> Compressed:
-    """Thin SVD of the outputs; drops what lies below `tolerance` times the norm of everything."""
+    """Thin SVD of the outputs; drops what lies below `tolerance` times the norm of everything.
+
+    >>> a, x = np.random.default_rng(0).normal(size=(1000, 2)), np.linspace(0, 1, 30)
+    >>> compress(a @ np.stack([x, x**2])).factor.shape  # 1000 samples of rank 2
+    (2, 30)
+    """
     _, W, discarded = principal_rows(outputs, tolerance)
     with one_blas_thread():
         directions, R = tall_qr(outputs @ W.T)

@@ -10,7 +10,11 @@ def relative_errors(
     *,
     point_weights: Float[np.ndarray, " points"] | None = None,
 ) -> Float[np.ndarray, " samples"]:
-    """|prediction - output|_2 / |output|_2 for every sample; infinite where an output is zero everywhere."""
+    """|prediction - output|_2 / |output|_2 for every sample; infinite where an output is zero everywhere.
+
+    >>> relative_errors(np.array([[3.0, 4.4]]), np.array([[3.0, 4.0]]))
+    array([0.08])
+    """
     roots = 1.0 if point_weights is None else np.sqrt(point_weights)
     sizes = np.linalg.norm(outputs * roots, axis=1)
     errors = np.linalg.norm((predictions - outputs) * roots, axis=1)

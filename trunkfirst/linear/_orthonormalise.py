@@ -137,7 +137,15 @@ def _pivoted(matrix: Matrix) -> tuple[Matrix, Matrix, Int[np.ndarray, " columns"
 
 @dc.dataclass(frozen=True)
 class QR(AbstractOrthonormaliser):
-    """Householder QR with column pivoting: Gram-Schmidt that takes the most independent function next."""
+    """Householder QR with column pivoting: Gram-Schmidt that takes the most independent function next.
+
+    >>> x = np.linspace(0, 1, 50)
+    >>> basis = QR()(np.stack([x**0, x, x**2, 1 + x], axis=1))  # the last one brings nothing new
+    >>> basis.rank
+    3
+    >>> bool(np.allclose(basis.values.T @ basis.values / 50, np.eye(3)))
+    True
+    """
 
     def factorise(self, scaled: Matrix) -> tuple[Matrix, Matrix, Matrix, Float[np.ndarray, " kept"]]:
         columns = scaled.shape[1]

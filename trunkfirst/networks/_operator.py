@@ -35,6 +35,17 @@ class Operator(eqx.Module):
 
     A frozen pytree: it works under `jax.jit`, `jax.vmap` and `jax.grad`. `operator.predict` is the same for
     people with NumPy arrays.
+
+    >>> import numpy as np
+    >>> import trunkfirst as tf
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> data = tf.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
+    >>> trunk = tf.ProjectedTrunk(tf.TrunkSettings((1, 20, 6), "tanh", "xavier"), iterations=50, starts=1)
+    >>> operator = tf.fit(data.take(slice(0, 30)), tf.TwoStep(trunk, tf.LinearRidge())).operator
+    >>> operator.predict(a[:3], np.linspace(0, 1, 200)[:, None]).shape  # any points
+    (3, 200)
+    >>> operator.gradient(a[:3], x[:, None]).shape  # one derivative for each coordinate
+    (3, 30, 1)
     """
 
     encoder: AbstractEncoder

@@ -106,6 +106,17 @@ def load(folder: Path | str) -> Operator:
     """Read an operator from a model folder or from a run folder that holds one in `model/`.
 
     Verifies the checksums, every shape, and that the parts fit together; what does not is a `CorruptFileError`.
+
+    >>> import numpy as np
+    >>> import trunkfirst as tf
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> data = tf.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
+    >>> trunk = tf.ProjectedTrunk(tf.TrunkSettings((1, 20, 6), "tanh", "xavier"), iterations=50, starts=1)
+    >>> operator = tf.fit(data.take(slice(0, 30)), tf.TwoStep(trunk, tf.LinearRidge())).operator
+    >>> folder = tf.save(operator, "model")
+    >>> again = tf.load("model")
+    >>> bool((again.predict(a, x[:, None]) == operator.predict(a, x[:, None])).all())
+    True
     """
     folder = Path(folder)
     if not (folder / _DESCRIPTION).exists() and (folder / "model").is_dir():

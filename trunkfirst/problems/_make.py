@@ -56,6 +56,10 @@ def make_data(
 
     A shard that is missing or damaged is solved again, and a `RuntimeWarning` names it. A solve that does not
     converge is a `SolveError` that names the sample. Scripts need no `if __name__ == "__main__"` guard.
+
+    >>> data = make_data("multiple-inputs", samples=4, points="grid:8", cache="made")
+    >>> data.flat_inputs.shape, data.outputs.shape
+    ((4, 3), (4, 81))
     """
     problem = get_problem(name)
     count = problem.default_samples if samples is None else samples

@@ -37,6 +37,11 @@ class Memory:
         known, given = self.sensors.get(name), function.sensors
         if given is None or known is None:
             if count is not None and function.values.shape[1] != count:
+                if len(function.values) == count:
+                    raise DataError(
+                        f"inputs[{name!r}]: rows are samples of {count} sensors, as in training, but the shape is "
+                        f"{function.values.shape}; it looks transposed; use .T"
+                    )
                 why = "the training data had none" if known is None else "give them as 'sensors'"
                 raise DataError(
                     f"inputs[{name!r}]: {function.values.shape[1]} sensors, but training had {count}; to "

@@ -48,6 +48,14 @@ def export(
     that of the operator where nothing is said. A double operator is rounded to single precision only where that
     changes its outputs by less than 1e-5, measured on `samples` = (inputs, points); a run folder has its own.
     "html", the explorer page, is made from a run folder alone, always in double precision.
+
+    >>> import numpy as np
+    >>> import trunkfirst as tf
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> data = tf.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
+    >>> trunk = tf.ProjectedTrunk(tf.TrunkSettings((1, 20, 6), "tanh", "xavier"), iterations=50, starts=1)
+    >>> operator = tf.fit(data.take(slice(0, 30)), tf.TwoStep(trunk, tf.LinearRidge())).operator
+    >>> made = tf.export(operator, "numpy", "model.py")  # from model import predict: NumPy alone
     """
     if to not in (*FORMATS, _PAGE):
         raise UnknownNameError("format", to, (*FORMATS, _PAGE))

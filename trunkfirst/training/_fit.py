@@ -42,6 +42,18 @@ def fit(
     `ShardedData` are never in memory at once: see docs/scale.md for what is exact then and what is sampled.
 
     Double precision is switched on inside and nowhere else.
+
+    >>> import numpy as np
+    >>> import trunkfirst as tf
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> data = tf.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
+    >>> trunk = tf.ProjectedTrunk(tf.TrunkSettings((1, 20, 6), "tanh", "xavier"), iterations=50, starts=1)
+    >>> result = tf.fit(data.take(slice(0, 30)), tf.TwoStep(trunk, tf.LinearRidge()), key=0)
+    >>> result.status
+    'finished'
+    >>> fields = result.operator.predict(a[30:], x[:, None])
+    >>> bool(abs(fields - data.outputs[30:]).max() < 1e-2)
+    True
     """
     dtype = np.dtype(np.float64 if method.precision == "double" else np.float32)
     with use_devices(devices), jax.enable_x64(True):

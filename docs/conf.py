@@ -1,0 +1,64 @@
+"""Settings of the documentation site: `make docs` builds it, with warnings as errors."""
+
+import re
+
+import trunkfirst
+
+project = "trunkfirst"
+author = "The trunkfirst authors"
+project_copyright = "The trunkfirst authors"
+version = release = trunkfirst.__version__
+
+highlight_language = "text"
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+toc_object_entries = False
+
+html_theme = "furo"
+html_title = f"trunkfirst {version}"
+html_show_sourcelink = False
+html_copy_source = False
+templates_path: list[str] = []
+
+
+def setup(app) -> None:
+    app.connect("autodoc-process-docstring", as_restructured_text)
+    app.connect("autodoc-process-signature", with_short_names)
+
+
+def as_restructured_text(app, what, name, thing, options, lines: list[str]) -> None:
+    """Docstrings are plain text with `code` in single backticks; here they become what Sphinx reads."""
+    del app, what, name, thing, options
+    found: list[str] = []
+    is_fenced = is_doctest = False
+    for line in lines:
+        is_doctest = bool(line.strip()) and (is_doctest or line.lstrip().startswith(">>>"))
+        if line.startswith("```"):
+            is_fenced = not is_fenced
+            found += ["::", ""] if is_fenced else [""]
+        else:
+            found.append(f"    {line}" if is_fenced else line if is_doctest else _line(line))
+    lines[:] = found
+
+
+def _line(text: str) -> str:
+    pieces = re.split(r"`+([^`]+)`+", text)
+    escape = re.compile(r"([*|\\]|_(?=\W|$))")
+    return "".join(f"``{piece}``" if i % 2 else escape.sub(r"\\\1", piece) for i, piece in enumerate(pieces))
+
+
+def with_short_names(app, what, name, thing, options, signature: str | None, returned: str | None):
+    """Arrays as people write them, in signatures."""
+    del app, what, name, thing, options
+    return tuple(
+        text and re.sub(r"jaxlib\._jax\.Array|\bjax\.Array", "Array", text) for text in (signature, returned)
+    )

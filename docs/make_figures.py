@@ -1,0 +1,222 @@
+"""Draws the figures of method.md and problems.md from small real runs: python docs/make_figures.py.
+
+The example of method.md is a front that stands at the place a: the operator takes the number a to the curve
+u(x) = 1 / (1 + exp(-(x - a) / 0.04)). It takes a minute or two; every number in the figures is of these runs.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+import trunkfirst as tf
+from trunkfirst.evaluation import error_budget, trunk_basis
+
+IMAGES = Path(__file__).parent / "images"
+BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8a9099"
+NETWORK = tf.TrunkSettings((1, 40, 40, 20), "tanh", "xavier")
+BRANCH = tf.BranchSettings((60,), "tanh", "xavier")
+SCALED = {"inputs": tf.StandardisedInputs(), "coordinates": tf.CoordinateSettings(is_rescaled=True)}
+
+
+def fronts(samples: int, seed: int) -> tf.OperatorData:
+    """Fronts at random places."""
+    a = np.random.default_rng(seed).uniform(0.2, 0.8, (samples, 1))
+    x = np.linspace(0, 1, 120)
+    return tf.OperatorData(a, x[:, None], 1 / (1 + np.exp(-(x - a) / 0.04)))
+
+
+TRAIN, TEST = fronts(200, 0), fronts(100, 1)
+X = TRAIN.points[:, 0]
+
+
+def methods() -> dict[str, tf.FitResult]:
+    """The same networks and data, trained in four ways."""
+    adam = {"minimiser": tf.Adam(), "iterations": 10_000}
+    ways = {
+        "in one piece, Adam": tf.Monolithic(NETWORK, BRANCH, **adam, **SCALED),
+        "step 1, Adam": tf.TwoStep(tf.JointTrunk(NETWORK, **adam), tf.KernelRidge(), **SCALED),
+        "step 1, coefficients solved for": tf.TwoStep(
+            tf.ProjectedTrunk(NETWORK, iterations=4000, starts=1),
+            tf.ProjectedNetwork(BRANCH, iterations=400),
+            **SCALED,
+        ),
+    }
+    return {name: tf.fit(TRAIN, method, key=0) for name, method in ways.items()}
+
+
+def draw_idea(operator: tf.Operator) -> Figure:
+    """An output is a sum of trunk functions."""
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10, 2.9))
+    for k in range(6):
+        left.plot(X, TRAIN.outputs[k], color=BLUE, alpha=0.8)
+    left.set(title="outputs: one curve a sample", xlabel="x")
+    basis = trunk_basis(operator, TRAIN)
+    # Turned so that the first function says most about the outputs, and so on.
+    _, _, directions = np.linalg.svd(basis.coefficients(TRAIN.outputs), full_matrices=False)
+    functions = basis.values @ directions.T
+    middle.plot(X, functions[:, :5], lw=1.2)
+    middle.set(title="trunk: five of the functions", xlabel="x")
+    sample = TEST.outputs[:1]
+    coefficients = directions @ basis.coefficients(sample)[0]
+    for count, colour in ((2, PINK), (5, GREEN), (10, ORANGE)):
+        right.plot(
+            X, functions[:, :count] @ coefficients[:count], color=colour, lw=1.2, label=f"{count} functions"
+        )
+    right.plot(X, sample[0], "k--", lw=1, label="truth")
+    right.set(title="branch: how much of each", xlabel="x")
+    right.legend(fontsize=8)
+    return figure
+
+
+def draw_stall(results: dict[str, tf.FitResult]) -> Figure:
+    """Losses against iterations."""
+    figure, panel = plt.subplots(figsize=(6.4, 3.6))
+    for (name, result), colour in zip(results.items(), (ORANGE, GREEN, BLUE), strict=True):
+        steps = [step for step in result.history if step.stage != "branch"]
+        panel.loglog([s.iteration for s in steps], [s.best_loss for s in steps], color=colour, label=name)
+    panel.set(xlabel="iteration", ylabel="training loss (mean square error)", ylim=(1e-11, 1))
+    panel.legend()
+    return figure
+
+
+def draw_orthonormal(trunk: np.ndarray, operator: tf.Operator) -> Figure:
+    """Functions as they come out of step 1, after orthonormalisation, and how alike they are."""
+    basis = trunk_basis(operator, TRAIN)
+    scaled = trunk / np.linalg.norm(trunk, axis=0)
+    sizes = np.linalg.svd(scaled, compute_uv=False)
+    figure, panels = plt.subplots(2, 2, figsize=(8, 5), width_ratios=(2, 1))
+    sets = {
+        f"as trained: condition number {sizes[0] / sizes[-1]:.0e}": scaled,
+        f"orthonormal: {basis.rank} of {trunk.shape[1]} functions kept": basis.values / len(X) ** 0.5,
+    }
+    for (title, functions), (curves, matrix) in zip(sets.items(), panels, strict=True):
+        curves.plot(X, functions[:, :8], lw=1)
+        curves.set(title=title, xlabel="x")
+        shown = matrix.imshow(np.abs(functions.T @ functions), cmap="viridis", vmin=0, vmax=1)
+        matrix.set(title="inner products", xticks=[], yticks=[])
+        figure.colorbar(shown, ax=matrix)
+    return figure
+
+
+def draw_targets(free: np.ndarray, operator: tf.Operator) -> Figure:
+    """What the branch has to learn, as functions of the input: without and with orthonormalisation."""
+    order = np.argsort(TRAIN.flat_inputs[:, 0])
+    a = TRAIN.flat_inputs[order, 0]
+    basis = trunk_basis(operator, TRAIN)
+    targets = basis.coefficients(TRAIN.outputs)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.1))
+    left.plot(a, free[order][:, 1:5], lw=1)
+    left.set(title="coefficients of the raw functions", xlabel="input a")
+    right.plot(a, targets[order][:, :4], lw=1.5)
+    reached = basis.coefficients(operator.predict(TEST.flat_inputs, TEST.points))
+    right.plot(TEST.flat_inputs[::4, 0], reached[::4, :4], "k.", ms=4)
+    right.set(title="of the orthonormal ones (dots: branch, test)", xlabel="input a")
+    return figure
+
+
+def draw_budget(good: tf.FitResult) -> Figure:
+    """Where the error comes from, for operators that lack one thing each."""
+    narrow = tf.TwoStep(
+        tf.ProjectedTrunk(tf.TrunkSettings((1, 40, 40, 6), "tanh", "xavier"), iterations=1000, starts=1),
+        tf.KernelRidge(),
+        **SCALED,
+    )
+    wide = tf.TwoStep(tf.ProjectedTrunk(NETWORK, iterations=4000, starts=1), tf.LinearRidge(), **SCALED)
+    kernel = tf.TwoStep(wide.trunk, tf.KernelRidge(), **SCALED)
+    operators = {
+        "all there": good.operator,
+        "6 trunk functions": tf.fit(TRAIN, narrow, key=0).operator,
+        "linear branch": tf.fit(TRAIN, wide, key=0, trunk_result=good.trunk_result).operator,
+        "12 samples": tf.fit(TRAIN.take(slice(0, 12)), kernel, key=0).operator,
+    }
+    figure, panel = plt.subplots(figsize=(6.4, 3.3))
+    budgets = [error_budget(operator, TEST, TEST) for operator in operators.values()]
+    places = np.arange(len(budgets))
+    for shift, part, colour in ((-0.2, "trunk", BLUE), (0.2, "branch", ORANGE)):
+        sizes = [budget.relative(getattr(budget, part)) ** 0.5 for budget in budgets]
+        bars = panel.bar(places + shift, sizes, 0.38, color=colour, label=f"{part}'s part")
+        panel.bar_label(bars, [f"{size:.0e}" for size in sizes], fontsize=8)
+    panel.set(yscale="log", ylabel="relative error (rms)", xticks=places, xticklabels=operators, ylim=(1e-9, 30))
+    panel.legend(ncols=2, loc="upper left")
+    return figure
+
+
+def draw_problem(problem: str, method: tf.TwoStep) -> Figure:
+    """Truth, prediction and error of the median test sample, from 300 samples and few iterations."""
+    data = tf.make_data(problem, samples=300)
+    split = tf.Split.random(data.samples, validation_share=0, test_share=0.1, seed=0)
+    operator = tf.fit(data.take(split.train), method, key=0).operator
+    test = data.take(split.test)
+    errors = tf.evaluate(operator, test).errors
+    sample = int(np.argsort(errors)[len(errors) // 2])
+    truth, predicted = test.outputs[sample], operator.predict(test.flat_inputs[[sample]], test.points)[0]
+    figure, panels = plt.subplots(1, 3, figsize=(9, 2.7))
+    pictures = {
+        "truth": truth,
+        "prediction": predicted,
+        f"error, {errors[sample]:.0e} relative": predicted - truth,
+    }
+    for panel, (title, values) in zip(panels, pictures.items(), strict=True):
+        field = title in ("truth", "prediction")
+        limits = (truth.min(), truth.max()) if field else (-np.abs(values).max(), np.abs(values).max())
+        shown = panel.tripcolor(
+            *data.points.T,
+            data.triangles,
+            values,
+            shading="gouraud",
+            cmap="viridis" if field else "RdBu",
+            vmin=limits[0],
+            vmax=limits[1],
+        )
+        panel.set(title=title, aspect="equal", xticks=[], yticks=[])
+        figure.colorbar(shown, ax=panel)
+    return figure
+
+
+def example(name: str):
+    """A script of examples/ as a module."""
+    path = Path(__file__).parents[1] / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def save(figure: Figure, name: str) -> None:
+    figure.savefig(IMAGES / name, metadata={"Date": None} if name.endswith("svg") else None)
+    plt.close(figure)
+
+
+def main() -> None:
+    mpl.rcParams.update(
+        {"figure.constrained_layout.use": True, "svg.hashsalt": "trunkfirst", "svg.fonttype": "path"}
+        | {"axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 110, "axes.titlesize": 10}
+    )
+    results = methods()
+    projected = results["step 1, coefficients solved for"]
+    trunk = projected.trunk_result
+    import jax
+    import jax.numpy as jnp
+
+    with jax.enable_x64(True):
+        encoder = projected.operator.trunk.encoder
+        raw = np.asarray(trunk.trunk(encoder(jnp.asarray(TRAIN.points))))
+    save(draw_idea(projected.operator), "method-idea.svg")
+    save(draw_stall(results), "method-stall.svg")
+    save(draw_orthonormal(raw, projected.operator), "method-orthonormal.svg")
+    save(draw_targets(trunk.coefficients, projected.operator), "method-targets.svg")
+    save(draw_budget(projected), "method-budget.svg")
+    for name, result in results.items():
+        error = tf.evaluate(result.operator, TEST).summary()["mean_relative_l2"]
+        sys.stdout.write(f"{name}: loss {result.diagnostics['trunk']['loss']:.1e}, test error {error:.1e}\n")
+    for problem, method in example("darcy").methods(600).items():
+        save(draw_problem(problem, method), f"problem-{problem}.png")
+
+
+if __name__ == "__main__":
+    main()
