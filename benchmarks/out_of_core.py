@@ -36,6 +36,7 @@ SMOOTH = {"initialisation": "xavier", "minimiser": "l-bfgs"}
 def main(argv: Sequence[str] | None = None) -> None:
     """Make the data of each size, train in a child; as a child, one run."""
     options = options_for(__doc__, _add_options, argv)
+    options.command = options.command.replace(f" --folder {options.folder}", "")
     if options.child:
         print(json.dumps(train_and_measure(options.child, options.iterations)))
         return

@@ -167,8 +167,11 @@ def test_loss_and_gradient_of_the_trunk_are_those_in_memory(case: str, tmp_path:
 # -- the operator
 
 
+SLOW = pytest.param("channels", NETWORK, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
-    ("case", "branch"), [*((case, LinearRidge()) for case in CASES), ("relative", NETWORK), ("channels", NETWORK)]
+    ("case", "branch"), [*((case, LinearRidge()) for case in CASES), ("relative", NETWORK), SLOW]
 )
 def test_the_same_trunk_gives_the_same_operator(case: str, branch: Any, tmp_path: Path):
     data, method = CASES[case]
@@ -186,6 +189,7 @@ def test_the_same_trunk_gives_the_same_operator(case: str, branch: Any, tmp_path
     assert np.abs(predictions[1] - predictions[0]).max() < 1e-8 * np.abs(predictions[0]).max()
 
 
+@pytest.mark.slow
 def test_a_fit_from_shards_is_as_good_as_one_in_memory(tmp_path: Path):
     data, test = waves(60), dc.replace(waves(30, seed=0), inputs=waves(30, seed=1).flat_inputs)
     a = test.flat_inputs
@@ -433,6 +437,7 @@ print(*peaks)
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_samples(tmp_path: Path):
     """16 MB and 240 MB of outputs take the same; a bound of 80 MB more leaves room for the allocator."""
     command = [sys.executable, "-c", MEMORY, str(tmp_path), str(Path(__file__).parent)]
