@@ -3,16 +3,13 @@
 import abc
 import dataclasses as dc
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..minimisers import OnStep, Status, Step
 from ..networks import Branch
-
-if TYPE_CHECKING:
-    from ._stored_rows import StoredRows
+from ._stored_rows import StoredRows
 
 
 @dc.dataclass(frozen=True)
@@ -47,7 +44,7 @@ class AbstractRegressor(abc.ABC):
         """Fit a branch; losses in the history are multiplied by `loss_unit`."""
 
     def fit_stored(
-        self, rows: "StoredRows", *, key: PRNGKeyArray, loss_unit: float = 1.0, on_step: OnStep | None = None
+        self, rows: StoredRows, *, key: PRNGKeyArray, loss_unit: float = 1.0, on_step: OnStep | None = None
     ) -> Regression:
         """`fit` on as many of the stored samples as fit into memory, at random; the loss is that of all."""
         begin = time.perf_counter()
@@ -55,7 +52,7 @@ class AbstractRegressor(abc.ABC):
         branch = self.completed(fitted.branch, rows)
         return dc.replace(fitted, branch=branch, loss=rows.loss(branch), seconds=time.perf_counter() - begin)
 
-    def completed(self, branch: Branch, rows: "StoredRows") -> Branch:
+    def completed(self, branch: Branch, rows: StoredRows) -> Branch:
         """What all samples can still do for a branch that was fitted to some of them."""
         del rows
         return branch
@@ -68,11 +65,3 @@ class AbstractRegressor(abc.ABC):
     def briefly(self) -> "AbstractRegressor":
         """The same with the least effort, for a fit that was interrupted before its branch."""
         return self
-
-
-def mean_square(
-    values: Float[Array, "samples coefficients"], weights: Float[Array, " samples"] | None = None
-) -> Float[Array, ""]:
-    """Mean over samples, weighted if asked, and coefficients."""
-    squares = jnp.mean(values**2, axis=1)
-    return jnp.mean(squares) if weights is None else jnp.mean(squares * weights)

@@ -18,10 +18,11 @@ from ..checkpoints import begin_step
 from ..errors import UnknownNameError, ValueRangeError
 from ..linear import one_blas_thread
 from ..minimisers import OnStep, Status
-from ._abstract import AbstractRegressor, Regression, mean_square
+from ._abstract import AbstractRegressor, Regression
 from ._exchange import Neurons, Samples, fit_output
-from ._host import generator, to_host
+from ._host import to_host
 from ._neuron_journey import NeuronJourney, NeuronState, OnBranch
+from ._numbers import generator, mean_square
 from ._proposals import local_fits, pair_directions, random_neurons
 from ._reduction import reduce
 from ._scores import Scores

@@ -13,7 +13,8 @@ from ..errors import SettingError, UsageError
 from ..minimisers import OnStep
 from ..networks import Estimator, PredictOnlyBranch
 from ._abstract import AbstractRegressor, Regression
-from ._host import closed_form, generator, to_host
+from ._host import closed_form, to_host
+from ._numbers import generator
 
 
 @dc.dataclass(frozen=True)

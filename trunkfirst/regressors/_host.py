@@ -1,16 +1,16 @@
-"""Between JAX and the host, for regressors that work in NumPy: arrays in, random numbers, a log of one line."""
+"""Between JAX and the host, for regressors that work in NumPy: arrays in, a log of one line out."""
 
 import time
 
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from ..errors import DataError
 from ..minimisers import OnStep, Step
 from ..networks import Branch
-from ._abstract import Regression, mean_square
+from ._abstract import Regression
+from ._numbers import mean_square
 
 
 def to_host(
@@ -29,11 +29,6 @@ def to_host(
     if not (w >= 0).all() or not w.any():
         raise DataError("weights: expected numbers of 0 or more, not all of them 0")
     return np.asarray(inputs, np.float64), np.asarray(targets, np.float64), w / w.mean()
-
-
-def generator(key: PRNGKeyArray) -> np.random.Generator:
-    """A NumPy generator decided by a JAX key."""
-    return np.random.default_rng(np.asarray(jr.key_data(key)).ravel().tolist())
 
 
 def closed_form(

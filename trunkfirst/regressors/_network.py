@@ -23,7 +23,8 @@ from ..networks import (
     make_perceptron,
     make_product,
 )
-from ._abstract import AbstractRegressor, Regression, mean_square
+from ._abstract import AbstractRegressor, Regression
+from ._numbers import mean_square
 
 
 @dc.dataclass(frozen=True)

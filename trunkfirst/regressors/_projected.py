@@ -24,8 +24,9 @@ from ..minimisers import (
     solve_ridge_in_blocks,
 )
 from ..networks import AbstractBranchFeatures, Branch, FeatureBranch, LayerFeatures, Perceptron
-from ._abstract import AbstractRegressor, Regression, mean_square
+from ._abstract import AbstractRegressor, Regression
 from ._network import BranchSettings
+from ._numbers import mean_square
 from ._stored_rows import StoredRows
 
 

@@ -16,8 +16,9 @@ from ..linear import one_blas_thread
 from ..minimisers import OnStep
 from ..networks import MATERN, KernelBranch, Perceptron
 from ._abstract import AbstractRegressor, Regression
-from ._host import closed_form, generator, to_host
+from ._host import closed_form, to_host
 from ._kernel_problem import KernelProblem, KernelSolution
+from ._numbers import generator
 
 Inputs = Float[np.ndarray, "samples features"]
 Targets = Float[np.ndarray, "samples coefficients"]

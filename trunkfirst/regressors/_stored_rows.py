@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..networks import Branch
-from ._abstract import mean_square
-from ._host import generator
+from ._numbers import generator, mean_square
 
 # Samples of a block; samples, and numbers of theirs, that a regressor gets at once.
 _BLOCK = 2**14

@@ -104,13 +104,10 @@ def _carry_out(
     warnings = precision_warnings(config, result, train)
     for warning in warnings:
         reporter.say(f"warning: {warning}")
-    test, evaluation = prepared.test, None
-    if test is not None:
-        evaluation = evaluate(result.operator, test)
-        if isinstance(train, OperatorData) and isinstance(test, OperatorData):
-            kernel = kernel_baseline(train, test, result.operator.encoder)
-            evaluation = dc.replace(evaluation, kernel_error=kernel)
-            branches.write(folder / "anls.npz", result, test)
+    test = prepared.test
+    evaluation = None if test is None else _judged(result, train, test)
+    if isinstance(test, OperatorData):
+        branches.write(folder / "anls.npz", result, test)
     memory = remember(train, _intervals(config, train, method, result))
     write_memory(folder, memory)
     seconds = {"data": prepared.seconds, "total": time.perf_counter() - start}
@@ -118,6 +115,14 @@ def _carry_out(
     outcome = Outcome(folder, config, metrics, result, test, evaluation)
     _write(outcome)
     return outcome
+
+
+def _judged(result: FitResult, train: AnyData, test: AnyData) -> Evaluation:
+    """With a kernel beside it, fitted to the same training samples."""
+    evaluation = evaluate(result.operator, test)
+    if not isinstance(train, OperatorData) or not isinstance(test, OperatorData):
+        return evaluation
+    return dc.replace(evaluation, kernel_error=kernel_baseline(train, test, result.operator.encoder))
 
 
 def _note_environment(path: Path, reporter: Reporter) -> None:
