@@ -167,12 +167,10 @@ def test_loss_and_gradient_of_the_trunk_are_those_in_memory(case: str, tmp_path:
 # -- the operator
 
 
-SLOW = pytest.param("channels", NETWORK, marks=pytest.mark.slow)
+SLOW = [pytest.param(case, NETWORK, marks=pytest.mark.slow) for case in ("relative", "channels")]
 
 
-@pytest.mark.parametrize(
-    ("case", "branch"), [*((case, LinearRidge()) for case in CASES), ("relative", NETWORK), SLOW]
-)
+@pytest.mark.parametrize(("case", "branch"), [*((case, LinearRidge()) for case in CASES), *SLOW])
 def test_the_same_trunk_gives_the_same_operator(case: str, branch: Any, tmp_path: Path):
     data, method = CASES[case]
     method = dc.replace(method, branch=branch)
