@@ -48,7 +48,7 @@ def surroundings(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         runs_prepare,
         "make_data",
-        lambda problem, *, samples, points, progress: data_once(problem, samples, points),
+        lambda problem, *, samples, points, **_: data_once(problem, samples, points),
     )
     for module in (_run, _compare):
         monkeypatch.setattr(module, "write_report", lambda folder, **_: Path(folder) / "report.html")
@@ -313,6 +313,30 @@ def test_every_command_has_help_json_and_quiet(call: Call, command: tuple[str, .
     assert code == 0
     assert "--json" in out
     assert "--quiet" in out
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or (os.cpu_count() or 1) < 2, reason="needs two cores")
+def test_one_core_and_two_give_the_same_bits():
+    """Of the gradient of a trunk, whose sums over points XLA divides among threads."""
+    script = """
+import os, sys
+os.sched_setaffinity(0, range(int(sys.argv[1])))
+from trunkfirst.cli import _settle_threads
+_settle_threads()
+import hashlib, equinox, jax, numpy as np
+from trunkfirst.training import Fields, TrunkSettings, trunk_problems
+points = np.random.default_rng(0).uniform(size=(4000, 2))
+with jax.enable_x64(True):
+    trunk = TrunkSettings((2, 20, 20), "tanh", "xavier").make(dtype=np.float64, key=jax.random.key(0))
+    problem = trunk_problems(Fields(points, np.sin(points.T * 3)), np.dtype(np.float64))(1e-3)
+    gradient = equinox.filter_jit(problem.value_and_grad)(trunk.network, key=None)[1]
+print(hashlib.sha256(b"".join(np.asarray(g).tobytes() for g in jax.tree.leaves(gradient))).hexdigest())
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "NPROC"}
+    digests = {
+        subprocess.check_output([sys.executable, "-c", script, cores], env=environment) for cores in ("1", "2")
+    }
+    assert len(digests) == 1
 
 
 def test_help_and_data_load_no_jax(cache: Path, tmp_path: Path):
