@@ -229,6 +229,7 @@ def test_a_damaged_run_is_not_kept(swept: Path, tmp_path: Path):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on(swept: Path, call: Call, tmp_path: Path):
     config = tmp_path / "mine.toml"
     config.write_text((swept.parent / "mine.toml").read_text().replace("[4, 40]", "[4]"))
