@@ -4,10 +4,11 @@ import dataclasses as dc
 import time
 from collections.abc import Iterator
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..devices import home, spread_rows
 from ..errors import UsageError
@@ -67,20 +68,22 @@ class ProjectedNetwork(AbstractRegressor):
         if self.network.stacked:
             raise UsageError("a stacked branch has no common last layer to solve for; use an unstacked one")
         start = time.perf_counter()
-        roots = jnp.ones(len(inputs), inputs.dtype) if weights is None else jnp.sqrt(weights / jnp.mean(weights))
-        directions = jnp.asarray(principal_directions(np.asarray(targets * roots[:, None]), tolerance=1e-12))
-        rotated = targets @ directions.T * roots[:, None]
+        # On the host: as many small operations on the device would each be compiled.
+        X, Y = np.asarray(inputs), np.asarray(targets)
+        roots = np.ones(len(X), X.dtype) if weights is None else _roots(np.asarray(weights))
+        directions = principal_directions(Y * roots[:, None], tolerance=1e-12)
+        rotated = Y @ directions.T * roots[:, None]
         begin, choose, run = jr.split(key, 3)
-        rows = _some_rows(len(inputs), self.most_samples, choose)
-        problem = self._problem(inputs[rows], rotated[rows], roots[rows], targets.shape[1])
-        features, status, iterations, history = self._features(inputs, begin), "finished", 0, ()
+        rows = _some_rows(len(X), self.most_samples, choose)
+        problem = self._problem(X[rows], rotated[rows], roots[rows], Y.shape[1])
+        features, status, iterations, history = self._features(X, begin), "finished", 0, ()
         if self.iterations:
             found = self._search(problem, features, run, loss_unit, on_step)
             features, status = found.parameters, found.status
             iterations, history = found.iterations, found.history
-        whole = self._problem(inputs, rotated, roots, targets.shape[1])
-        branch = _with_last_layer(features, home(whole.solve(features)), directions)
-        loss = float(mean_square(branch(inputs) - targets))
+        whole = self._problem(X, rotated, roots, Y.shape[1])
+        branch = _with_last_layer(features, np.asarray(home(whole.solve(features))) @ directions)
+        loss = float(_misfit(branch, inputs, targets))
         return Regression(branch, loss, status, iterations, time.perf_counter() - start, history)
 
     def _search(
@@ -113,25 +116,26 @@ class ProjectedNetwork(AbstractRegressor):
                 roots = jnp.sqrt(weights)
                 yield HiddenFeatures(inputs, roots)(features), targets * roots[:, None]
 
-        A = solve_ridge_in_blocks(blocks, self.ridge)
-        return _with_last_layer(features, A, jnp.eye(A.shape[1], dtype=A.dtype))
+        return _with_last_layer(features, np.asarray(solve_ridge_in_blocks(blocks, self.ridge)))
 
-    def _problem(self, inputs: Array, rotated: Array, roots: Array, coefficients: int) -> SeparableProblem:
+    def _problem(
+        self, inputs: np.ndarray, rotated: np.ndarray, roots: np.ndarray, coefficients: int
+    ) -> SeparableProblem:
         scale = float(len(inputs) * coefficients)
-        decay = self.decay * jnp.sum(rotated**2) / scale
+        decay = np.asarray(self.decay * np.sum(rotated**2) / scale, rotated.dtype)
         features = HiddenFeatures(spread_rows(inputs, repeats_last=True), spread_rows(roots))
         return SeparableProblem(features, spread_rows(rotated), self.ridge, scale, decay)
 
-    def _features(self, inputs: Array, key: PRNGKeyArray) -> AbstractBranchFeatures:
+    def _features(self, inputs: np.ndarray, key: PRNGKeyArray) -> AbstractBranchFeatures:
         """The network without its last layer; kinks of dense layers spread over the data, not all at one place."""
         make, draw = jr.split(key)
         features = self.network.make_features(inputs.shape[1], dtype=inputs.dtype, key=make)
         if not isinstance(features, LayerFeatures):
             return features
         layers = features.layers
-        W = layers.weights[0]
-        at = inputs[jr.choice(draw, len(inputs), (len(W),))]
-        biases = (-jnp.sum(W * at, axis=1), *layers.biases[1:])
+        W = np.asarray(layers.weights[0])
+        at = inputs[np.asarray(jr.choice(draw, len(inputs), (len(W),)))]
+        biases = (jnp.asarray(-np.sum(W * at, axis=1)), *layers.biases[1:])
         return LayerFeatures(Perceptron(layers.weights, biases, layers.activation))
 
 
@@ -147,16 +151,13 @@ class HiddenFeatures(AbstractFeatures):
         return jnp.concatenate([ones, hidden], axis=1) * self.roots[:, None]
 
 
-def _with_last_layer(
-    features: AbstractBranchFeatures,
-    A: Float[Array, "columns rank"],
-    directions: Float[Array, "rank coefficients"],
-) -> Branch:
-    last = A @ directions  # (1 + hidden, coefficients)
+def _with_last_layer(features: AbstractBranchFeatures, last: Float[np.ndarray, "columns coefficients"]) -> Branch:
+    """The branch whose last layer has its biases in the first row of `last`, its weights in the others."""
+    W, b = jnp.asarray(last[1:].T), jnp.asarray(last[0])
     if not isinstance(features, LayerFeatures):
-        return FeatureBranch(features, last[1:].T, last[0])
+        return FeatureBranch(features, W, b)
     layers = features.layers
-    return Perceptron((*layers.weights, last[1:].T), (*layers.biases, last[0]), layers.activation)
+    return Perceptron((*layers.weights, W), (*layers.biases, b), layers.activation)
 
 
 def _without_last_layer(branch: Branch) -> AbstractBranchFeatures:
@@ -166,7 +167,16 @@ def _without_last_layer(branch: Branch) -> AbstractBranchFeatures:
     return LayerFeatures(Perceptron(branch.weights[:-1], branch.biases[:-1], branch.activation))
 
 
-def _some_rows(samples: int, most: int, key: PRNGKeyArray) -> Array:
+def _roots(weights: Float[np.ndarray, " samples"]) -> Float[np.ndarray, " samples"]:
+    return np.sqrt(weights / np.mean(weights))
+
+
+def _some_rows(samples: int, most: int, key: PRNGKeyArray) -> slice | Int[np.ndarray, " chosen"]:
     if samples <= most:
-        return jnp.arange(samples)
-    return jnp.sort(jr.choice(key, samples, (most,), replace=False))
+        return slice(None)
+    return np.sort(np.asarray(jr.choice(key, samples, (most,), replace=False)))
+
+
+@eqx.filter_jit
+def _misfit(branch: Branch, inputs: Array, targets: Array) -> Float[Array, ""]:
+    return mean_square(branch(inputs) - targets)

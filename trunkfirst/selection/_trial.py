@@ -13,9 +13,8 @@ from jaxtyping import Float, PRNGKeyArray
 from ..checkpoints import remember
 from ..data import AnyData, OperatorData
 from ..linear import principal_directions
-from ..networks import AbstractEncoder
 from ..regressors import AbstractRegressor
-from ..training import AbstractEncoding, Fields, input_groups, relative_weights
+from ..training import AbstractEncoding, Fields, encoded, input_groups, relative_weights
 
 # Among candidates nearly as good as the best, the first in the list: the simplest.
 NEARLY = 1.2
@@ -63,9 +62,9 @@ class Trial:
     def error(self, candidate: Candidate, *, key: PRNGKeyArray) -> float:
         """Mean relative validation error of a candidate."""
         encoder = candidate.encoding.fit(self.train)
-        inputs, others = (_encoded(encoder, data) for data in (self.train, self.validation))
+        inputs, others = (encoded(encoder, data.flat_inputs) for data in (self.train, self.validation))
         weights = jnp.asarray(relative_weights(self.train)) if candidate.is_relative else None
-        groups = input_groups(encoder, jnp.asarray(self.train.flat_inputs, jnp.float64))
+        groups = input_groups(encoder, self.train.flat_inputs.shape[1])
         regressor = candidate.regressor.with_groups(groups)
         regression = regressor.fit(inputs, jnp.asarray(self.targets), weights, key=key)
         missed = np.asarray(regression.branch(others)) - self.wanted
@@ -120,10 +119,6 @@ def best_of(errors: Mapping[str, float], names: Sequence[str], nearly: float = 1
     """The first name whose error is within a factor `nearly` of the best; the first of all if none is finite."""
     best = min((errors[name] for name in names if np.isfinite(errors[name])), default=np.inf)
     return next((name for name in names if errors[name] <= nearly * best), names[0])
-
-
-def _encoded(encoder: AbstractEncoder, data: AnyData) -> jax.Array:
-    return encoder(jnp.asarray(data.flat_inputs, jnp.float64))
 
 
 def _flat(fields: Fields, samples: int) -> Float[np.ndarray, "samples values"]:

@@ -28,7 +28,7 @@ from ._losses import (
 )
 from ._methods import Method, Monolithic, MonolithicProjected, TwoStep
 from ._outputs import OutputSettings, is_free
-from ._prepared import Prepared, input_groups, prepare
+from ._prepared import Prepared, encoded, input_groups, prepare
 from ._projected_trunk import ProjectedTrunk, reuse_trunk, trunk_problems
 from ._result import FitResult
 from ._separate_trunks import SeparateTrunks
@@ -70,6 +70,7 @@ __all__ = [
     "TrunkSettings",
     "TwoStep",
     "as_fields",
+    "encoded",
     "fit",
     "input_groups",
     "is_free",

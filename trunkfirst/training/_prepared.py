@@ -2,6 +2,8 @@
 
 import dataclasses as dc
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -61,12 +63,11 @@ def prepare(data: AnyData | ShardedData, method: Method, dtype: np.dtype) -> Pre
     coordinates = method.coordinates.fit_in(data, dtype)
     rows = channel_weights(data, method.is_relative and (output is None or not output.is_positive))
     encoder = method.inputs.fit_in(data, dtype)
-    inputs = jnp.asarray(data.flat_inputs, dtype)
     weights = None if rows is None else jnp.asarray(rows.mean(axis=1), dtype)
     return Prepared(
         make_fields(data, coordinates, output, rows),
-        encoder(inputs),
-        input_groups(encoder, inputs),
+        encoded(encoder, data.flat_inputs, dtype),
+        input_groups(encoder, data.flat_inputs.shape[1]),
         weights,
         dtype,
         encoder,
@@ -85,11 +86,10 @@ def _prepare_stream(data: ShardedData, method: TwoStep, dtype: np.dtype) -> Prep
     stream = Stream(data, encoder, coordinates, output, usual, dtype)
     stream.notes["samples_in_memory"] = some.samples
     fields, mean_weight = stream.compressed()
-    inputs = jnp.asarray(some.flat_inputs, dtype)
     return Prepared(
         fields,
-        encoder(inputs),
-        input_groups(encoder, inputs),
+        encoded(encoder, some.flat_inputs, dtype),
+        input_groups(encoder, some.flat_inputs.shape[1]),
         None,
         dtype,
         encoder,
@@ -101,8 +101,21 @@ def _prepare_stream(data: ShardedData, method: TwoStep, dtype: np.dtype) -> Prep
     )
 
 
-def input_groups(encoder: AbstractEncoder, inputs: Float[Array, "samples sensors"]) -> tuple[int, ...]:
+def encoded(
+    encoder: AbstractEncoder, inputs: Float[np.ndarray, "samples sensors"], dtype: np.dtype | type = np.float64
+) -> Float[Array, "samples features"]:
+    """What the branch sees of these inputs, compiled as one."""
+    return _encode(encoder, jnp.asarray(inputs, dtype))
+
+
+@eqx.filter_jit
+def _encode(encoder: AbstractEncoder, inputs: Array) -> Array:
+    return encoder(inputs)
+
+
+def input_groups(encoder: AbstractEncoder, sensors: int) -> tuple[int, ...]:
     """How many features each input function has behind the encoder; behind a common one they are one group."""
+    one = jax.ShapeDtypeStruct((1, sensors), jnp.result_type(float))
     if isinstance(encoder, Parallel):
-        return tuple(part.shape[1] for part in encoder.split(inputs[:1]))
-    return (encoder(inputs[:1]).shape[1],)
+        return tuple(part.shape[1] for part in eqx.filter_eval_shape(encoder.split, one))
+    return (eqx.filter_eval_shape(encoder, one).shape[1],)
