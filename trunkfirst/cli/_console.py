@@ -3,6 +3,7 @@
 Results go to standard output, everything else to standard error.
 """
 
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ class TerminalReporter:
             console=self._console,
         )
         self._tasks: dict[str, Any] = {}
+        self._first: dict[str, Step] = {}
         self._last_line = 0.0
 
     def __enter__(self) -> "TerminalReporter":
@@ -69,7 +71,10 @@ class TerminalReporter:
     def on_step(self, step: "Step") -> None:
         """Progress of training."""
         note = f"loss {step.best_loss:.2e}  rate {step.rate:.1e}"
-        self._show(step.stage, step.iteration, step.iterations, note, step.remaining_seconds)
+        first = self._first.get(step.stage, step)
+        if step.seconds <= first.seconds:  # a stage that begins, or begins again
+            self._first[step.stage] = first = step
+        self._show(step.stage, step.iteration, step.iterations, note, step.remaining_seconds(first))
 
     def on_run(self, progress: "RunProgress") -> None:
         """A run of a sweep is done."""
@@ -90,7 +95,7 @@ class TerminalReporter:
         now = time.monotonic()
         if done == total or now - self._last_line > _SECONDS_BETWEEN_LINES:
             self._last_line = now
-            left = "" if remaining is None else f"  {remaining:.0f} s left"
+            left = "" if remaining is None or math.isnan(remaining) else f"  {remaining:.0f} s left"
             self._console.print(f"{name} {done:,}/{total:,}  {note}{left}", soft_wrap=True)
 
 

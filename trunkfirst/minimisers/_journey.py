@@ -34,10 +34,11 @@ class Step:
     rate: float
     seconds: float
 
-    @property
-    def remaining_seconds(self) -> float:
-        """What is left at the present pace."""
-        return self.seconds / self.iteration * (self.iterations - self.iteration) if self.iteration else math.nan
+    def remaining_seconds(self, since: "Step") -> float:
+        """What is left at the pace since an earlier line; the time up to the first is that of compiling."""
+        done = self.iteration - since.iteration
+        pace = (self.seconds - since.seconds) / done if done else math.nan
+        return pace * (self.iterations - self.iteration)
 
 
 class Journey:
