@@ -163,9 +163,9 @@ def test_decay_counts_in_units_of_the_targets():
     """Targets in other units need no other decay."""
     regressor = ProjectedNetwork(decay=0.5)
     with jax.enable_x64(True):
-        inputs, roots, targets = jnp.asarray(INPUTS), jnp.ones(7), jnp.asarray(RNG.normal(size=(7, 2)))
-        problems = [regressor._problem(inputs, factor * targets, roots, 2) for factor in (1.0, 10.0)]
-    assert float(problems[0].decay) == pytest.approx(0.5 * np.mean(np.asarray(targets) ** 2))
+        targets = RNG.normal(size=(7, 2))
+        problems = [regressor._problem(INPUTS, factor * targets, np.ones(7), 2) for factor in (1.0, 10.0)]
+    assert float(problems[0].decay) == pytest.approx(0.5 * np.mean(targets**2))
     assert float(problems[1].decay) == pytest.approx(100 * float(problems[0].decay))
 
 

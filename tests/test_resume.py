@@ -142,7 +142,7 @@ def assert_same(one: Path, other: Path) -> None:
     ("variant", "shares"),
     [
         ("two-step", (0.3, 0.9)),
-        ("intervals", (0.9,)),
+        pytest.param("intervals", (0.9,), marks=pytest.mark.slow),
         ("monolithic", (0.5,)),
         pytest.param("two-step", (0.02, 0.15, 0.3, 0.5, 0.7, 0.85), marks=pytest.mark.slow),
         pytest.param("everything chosen", (0.05, 0.3, 0.5, 0.7, 0.9, 0.98), marks=pytest.mark.slow),
