@@ -23,11 +23,11 @@ def main() -> None:
 
 
 def _settle_threads() -> None:
-    """As many threads on one core as on two: how a sum is divided among them decides its last bits.
+    """One thread on one core and on two, half of more: how a sum is divided among them decides its last bits.
 
     Read by XLA and by the BLAS of NumPy and SciPy when they are loaded; what is set already stays.
     """
-    os.environ.setdefault("NPROC", str(max(2, os.cpu_count() or 1)))
+    os.environ.setdefault("NPROC", str(max(1, (os.cpu_count() or 1) // 2)))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
