@@ -9,6 +9,7 @@ import numpy as np
 
 from ._arrays import AnyData
 from ._check_shards import all_numbers, few_enough
+from ._evenly import evenly
 from ._exchange import data_and_rest
 from ._keys import describe
 from ._operator_data import OperatorData
@@ -66,8 +67,7 @@ def _checked(data: AnyData, notes: list[str]) -> DataCheck:
 def _checked_shards(data: ShardedData) -> DataCheck:
     """All samples for damage, numbers that are not finite and ranges; evenly chosen ones for the rest."""
     count = few_enough(data)
-    part = data.take(np.linspace(0, data.samples - 1, count).round().astype(np.int64))
-    some = _checked(part, [])
+    some = _checked(data.take(evenly(data.samples, count)), [])
     numbers = all_numbers(data, some.numbers, count)
     ranges = [
         f"{name} from {values['range'][0]:.4g} to {values['range'][1]:.4g}"

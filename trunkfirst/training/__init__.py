@@ -10,6 +10,7 @@ from ._encodings import (
     PrincipalInputs,
     RawInputs,
     StandardisedInputs,
+    encoded,
     parse_encoding,
     relative_weights,
 )
@@ -28,7 +29,7 @@ from ._losses import (
 )
 from ._methods import Method, Monolithic, MonolithicProjected, TwoStep
 from ._outputs import OutputSettings, is_free
-from ._prepared import Prepared, encoded, input_groups, prepare
+from ._prepared import Prepared, input_groups, prepare
 from ._projected_trunk import ProjectedTrunk, reuse_trunk, trunk_problems
 from ._result import FitResult
 from ._separate_trunks import SeparateTrunks

@@ -7,9 +7,10 @@ import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from ..data import AnyData, ScatteredData
 from ..errors import DataError, UnknownNameError
@@ -161,6 +162,18 @@ def _moving_most(
     centred = outputs - np.average(outputs, axis=0, weights=weights)
     modes = principal_directions(centred * np.sqrt(weights)[:, None], tolerance=1e-3)[:3]
     return centred @ modes.T, weights
+
+
+def encoded(
+    encoder: AbstractEncoder, inputs: Float[np.ndarray, "samples sensors"], dtype: np.dtype | type = np.float64
+) -> Float[Array, "samples features"]:
+    """What the branch sees of these inputs, compiled as one."""
+    return _encode(encoder, jnp.asarray(inputs, dtype))
+
+
+@eqx.filter_jit
+def _encode(encoder: AbstractEncoder, inputs: Array) -> Array:
+    return encoder(inputs)
 
 
 def relative_weights(data: AnyData) -> Float[np.ndarray, " samples"]:

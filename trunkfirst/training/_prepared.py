@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from ..data import AnyData, ShardedData
 from ..networks import AbstractEncoder, Branch, Operator, OutputMap, Parallel, Trunk
-from ._encodings import channel_weights, mean_squares
+from ._encodings import channel_weights, encoded, mean_squares
 from ._fields import AnyFields, make_fields
 from ._methods import Method, TwoStep
 from ._stream import Stream, check_streams, samples_in_memory
@@ -99,18 +99,6 @@ def _prepare_stream(data: ShardedData, method: TwoStep, dtype: np.dtype) -> Prep
         stream,
         mean_weight,
     )
-
-
-def encoded(
-    encoder: AbstractEncoder, inputs: Float[np.ndarray, "samples sensors"], dtype: np.dtype | type = np.float64
-) -> Float[Array, "samples features"]:
-    """What the branch sees of these inputs, compiled as one."""
-    return _encode(encoder, jnp.asarray(inputs, dtype))
-
-
-@eqx.filter_jit
-def _encode(encoder: AbstractEncoder, inputs: Array) -> Array:
-    return encoder(inputs)
 
 
 def input_groups(encoder: AbstractEncoder, sensors: int) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -26,7 +25,7 @@ from ..files import atomic_write, read_json, sha256_of, write_json
 from ..linear import AbstractOrthonormaliser, Orthonormal, RowFactor, row_factor_bytes
 from ..networks import AbstractEncoder, OutputMap
 from ..regressors import StoredRows
-from ._encodings import unscaled_weights
+from ._encodings import encoded, unscaled_weights
 from ._fields import Fields, make_fields, raw_rows
 from ._losses import mean_one
 from ._methods import Method, TwoStep
@@ -156,7 +155,7 @@ class Stream:
                     file.write(np.ascontiguousarray(array, self.dtype).data)
 
     def _encoded(self, block: OperatorData) -> np.ndarray:
-        return np.asarray(self.encoder(jnp.asarray(block.flat_inputs, self.dtype)))
+        return np.asarray(encoded(self.encoder, block.flat_inputs, self.dtype))
 
     def _digest(self, basis: Orthonormal) -> str:
         """What decides the stored rows."""
