@@ -10,6 +10,7 @@ project_copyright = "The trunkfirst authors"
 version = release = trunkfirst.__version__
 
 highlight_language = "text"
+smartquotes = False  # they would make a dash of the "--" of an option
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence"]
@@ -25,6 +26,8 @@ toc_object_entries = False
 
 html_theme = "furo"
 html_title = f"trunkfirst {version}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
 templates_path: list[str] = []

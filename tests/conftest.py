@@ -2,13 +2,18 @@
 an integer power in Adam's bias correction.)
 """
 
+import asyncio
+import contextlib
 import importlib
-from collections.abc import Iterator
+import json
+import shutil
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
+from asking import JSON
 from own_problems import OPTIONS, Call, antiderivative
 
 from trunkfirst.cli import _run
@@ -20,11 +25,17 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_disable_most_optimizations", True)
 
 
-@pytest.fixture(scope="module")
-def no_report() -> Iterator[None]:
+@contextlib.contextmanager
+def without_reports() -> Generator[None]:
     """Reports are drawn, slowly, in other tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_run, "write_report", lambda folder, **_: Path(folder) / "report.html")
+        yield
+
+
+@pytest.fixture(scope="module")
+def no_report() -> Iterator[None]:
+    with without_reports():
         yield
 
 
@@ -40,15 +51,22 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     return go
 
 
-@pytest.fixture(scope="module")
-def place(no_report: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with training data, new samples and a first fit in `run`."""
+@pytest.fixture(scope="session")
+def first_fit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with training data, new samples and a first fit in `run`, made once a worker."""
     folder = tmp_path_factory.mktemp("own")
     write_data(antiderivative(40), folder / "train.npz")
     write_data(antiderivative(20, seed=1), folder / "new.npz")
     data = ["--data", str(folder / "train.npz"), "--out", str(folder / "run")]
-    assert main(["fit", *data, *OPTIONS, "--quiet"]) == 0
+    with without_reports():
+        assert main(["fit", *data, *OPTIONS, "--quiet"]) == 0
     return folder
+
+
+@pytest.fixture(scope="module")
+def place(no_report: None, first_fit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first fit, for the tests of a file to do with as they please."""
+    return shutil.copytree(first_fit, tmp_path_factory.mktemp("place") / "own")
 
 
 @pytest.fixture(scope="session")
@@ -67,3 +85,24 @@ def served_run(server_bench: Any, tmp_path_factory: pytest.TempPathFactory) -> P
     path = tmp_path_factory.mktemp("served")
     server_bench.make_run(path)
     return path
+
+
+@pytest.fixture(scope="module")
+def app(served_run: Path) -> Any:
+    """The server of that folder, without a socket."""
+    from trunkfirst.serving import Limits
+    from trunkfirst.serving._server_app import make_app
+
+    return make_app(served_run, limits=Limits())
+
+
+@pytest.fixture
+def ask(app: Any, server_bench: Any) -> Any:
+    """(status, headers, body) of a question."""
+
+    def go(method: str, path: str, body: Any = b"", headers: Any = None, *, app: Any = app) -> Any:
+        headers = (JSON if method == "POST" else []) if headers is None else headers
+        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return asyncio.run(server_bench.ask(app, method, path, headers, sent))
+
+    return go

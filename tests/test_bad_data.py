@@ -178,6 +178,14 @@ WRONG: dict[str, tuple[Builder, str]] = {
         npz(inputs=None, points=None, outputs=None, a=INPUTS, x=POINTS, u=OUTPUTS),
         "--key inputs=a --key points=x --key outputs=u",
     ),
+    "other names, outputs transposed": (
+        npz(inputs=None, points=None, outputs=None, a=INPUTS, x=POINTS, u=OUTPUTS.T),
+        "--key inputs=a --key points=x --key outputs=u",
+    ),
+    "other names, two of one shape": (
+        npz(inputs=None, points=None, outputs=None, a=OUTPUTS, x=POINTS, u=OUTPUTS),
+        "--key inputs=NAME --key points=x --key outputs=NAME",
+    ),
     "nearly the name": (npz(inputs=None, input=INPUTS), "Say so with keys={'inputs': 'input'}"),
     "nothing at all": (
         npz(inputs=None, points=None, outputs=None),

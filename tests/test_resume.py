@@ -94,14 +94,24 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def whole(file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """A run in two steps that was never broken off, and its iterations."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
+def in_one_go(config: RunConfig, folder: Path) -> tuple[Path, int]:
+    """The folder of a run that was never broken off, and its iterations."""
     with pytest.MonkeyPatch.context() as patch:
         work = Work(patch)
-        run(config_of(file, **VARIANTS["two-step"]), folder)
+        run(config, folder)
     return folder, work.done
+
+
+@pytest.fixture(scope="module")
+def whole(file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A run in two steps, its encoder chosen."""
+    return in_one_go(config_of(file, **VARIANTS["two-step"]), tmp_path_factory.mktemp("whole") / "run")
+
+
+@pytest.fixture(scope="module")
+def plain(file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A run in two steps with everything set."""
+    return in_one_go(config_of(file), tmp_path_factory.mktemp("plain") / "run")
 
 
 @pytest.fixture(scope="module")
@@ -149,20 +159,19 @@ def assert_same(one: Path, other: Path) -> None:
     ],
 )
 def test_broken_off_anywhere_a_run_ends_with_the_same_bits(
-    variant: str, shares: tuple[float, ...], file: Path, tmp_path: Path, work: Work
+    variant: str, shares: tuple[float, ...], file: Path, whole: tuple[Path, int], tmp_path: Path, work: Work
 ):
     config = config_of(file, **VARIANTS[variant])
-    run(config, tmp_path / "whole")
-    whole = work.done
+    expected, iterations = whole if variant == "two-step" else in_one_go(config, tmp_path / "whole")
     for number, share in enumerate(shares):
         folder = tmp_path / str(number)
-        work.begin(int(share * whole))
+        work.begin(int(share * iterations))
         with pytest.raises(Crash):
             run(config, folder)
         assert not (folder / "metrics.json").exists()
         resume(folder)
-        assert_same(tmp_path / "whole", folder)
-        assert work.done <= whole + MOST_AGAIN  # starting over does not pass
+        assert_same(expected, folder)
+        assert work.done <= iterations + MOST_AGAIN  # starting over does not pass
 
 
 def test_active_neurons_go_on_too(file: Path, tmp_path: Path, work: Work):
@@ -284,15 +293,19 @@ def test_other_data_are_refused(file: Path, tmp_path: Path, work: Work):
 
 @pytest.mark.parametrize(("blow", "code"), [(KeyboardInterrupt, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_keeps_what_was_done(
-    blow: Any, code: int, file: Path, tmp_path: Path, work: Work, call: Call, monkeypatch: pytest.MonkeyPatch
+    blow: Any,
+    code: int,
+    plain: tuple[Path, int],
+    tmp_path: Path,
+    work: Work,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     """It is the interrupt that writes the last checkpoint."""
     monkeypatch.setattr(Journal, "is_due", lambda _: False)
-    config = config_of(file)
-    run(config, tmp_path / "whole")
-    toml = (tmp_path / "whole" / "config.toml").as_posix()
-    whole = work.done
-    work.begin(whole // 2)
+    folder, iterations = plain
+    toml = (folder / "config.toml").as_posix()
+    work.begin(iterations // 2)
     if blow is KeyboardInterrupt:
         work.blow = KeyboardInterrupt
     else:
@@ -312,8 +325,8 @@ def test_an_interrupt_keeps_what_was_done(
     got, out, err = call("resume", tmp_path / "a", "--json")
     assert (got, err) == (0, "")
     assert '"status": "finished"' in out
-    assert sha256_of(tmp_path / "whole" / MODEL) == sha256_of(tmp_path / "a" / MODEL)
-    assert work.done <= whole + MOST_AGAIN
+    assert sha256_of(folder / MODEL) == sha256_of(tmp_path / "a" / MODEL)
+    assert work.done <= iterations + MOST_AGAIN
     assert call("resume", tmp_path / "a")[1].endswith("nothing was left to do\n")
 
 
@@ -356,10 +369,8 @@ def test_a_folder_in_use_is_refused(file: Path, tmp_path: Path, work: Work):
 
 
 def test_a_full_disk_leaves_the_state_before_it(
-    file: Path, tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+    file: Path, plain: tuple[Path, int], tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
 ):
-    config = config_of(file)
-    run(config, tmp_path / "whole")
     written = 0
     sync = os.fsync
 
@@ -373,9 +384,9 @@ def test_a_full_disk_leaves_the_state_before_it(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OutputNotWritableError, match=r"cannot write .*checkpoints.*No space left"):
-            run(config, tmp_path / "a")
+            run(config_of(file), tmp_path / "a")
     resume(tmp_path / "a")
-    assert_same(tmp_path / "whole", tmp_path / "a")
+    assert_same(plain[0], tmp_path / "a")
 
 
 # -- a real process, really killed

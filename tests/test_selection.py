@@ -12,7 +12,7 @@ from helpers import waves
 
 from trunkfirst.data import InputFunction, OperatorData, scattered_from_lists
 from trunkfirst.networks import Identity, Perceptron
-from trunkfirst.regressors import AbstractRegressor, LinearRidge, Regression
+from trunkfirst.regressors import AbstractRegressor, LinearRidge, Regression, Task
 from trunkfirst.selection import Candidate, Trial, aligned_trial, best_of, choose, encoding_candidates
 from trunkfirst.training import as_fields, make_fields, parse_encoding, relative_weights
 
@@ -31,9 +31,9 @@ class Fixed(AbstractRegressor):
         self.groups.append(groups)
         return self
 
-    def fit(self, inputs: Any, targets: Any, weights: Any = None, **options: Any) -> Regression:
-        self.seen.append(weights)
-        M = np.zeros((inputs.shape[1], targets.shape[1])) if self.matrix is None else self.matrix
+    def learn(self, task: Task) -> Regression:
+        self.seen.append(task.weights)
+        M = np.zeros((task.inputs.shape[1], task.targets.shape[1])) if self.matrix is None else self.matrix
         branch = Perceptron((jnp.asarray(M.T),), (jnp.zeros(M.shape[1]),), "tanh")
         return Regression(branch, 0.0, "finished", 0, 0.0)
 

@@ -27,6 +27,8 @@ KEYS = (
     "output_name",
 )
 _KNOWN = ", ".join((*KEYS, "inputs.NAME", "labels.NAME", "units.NAME"))
+# Of a point, in a guess which array is which: space and time.
+_MOST_COORDINATES = 4
 
 
 def name_arrays(
@@ -98,9 +100,8 @@ def _check_complete(named: Mapping[str, Any], arrays: Mapping[str, Any]) -> None
     missing = [key for key in REQUIRED if key not in present]
     if missing:
         others = {name: array for name, array in arrays.items() if not is_key(canonical(name))}
-        example = _guess(present, missing, others) or {
-            key: nearest(key, list(others)) or "NAME" for key in missing
-        }
+        guess = _guess(present, missing, others)
+        example = {key: guess.get(key) or nearest(key, list(others)) or "NAME" for key in missing}
         options = " ".join(f"--key {key}={name}" for key, name in example.items())
         raise DataError(
             f"no {_either(missing)} here; found: {describe(arrays)}; which is which? "
@@ -108,22 +109,25 @@ def _check_complete(named: Mapping[str, Any], arrays: Mapping[str, Any]) -> None
         )
 
 
-def _guess(present: Mapping[str, Any], missing: Sequence[str], others: Mapping[str, Any]) -> dict[str, str] | None:
-    """The only choice among the `others` that fits by shape, if there is just one."""
+def _guess(present: Mapping[str, Any], missing: Sequence[str], others: Mapping[str, Any]) -> dict[str, str]:
+    """The names among the `others` in which all choices that fit by shape agree; outputs may be transposed."""
     shapes = {name: np.shape(array) for name, array in others.items()}
     known = {key: np.shape(array) for key, array in present.items()}
     if len(shapes) > 8:
-        return None
-    choices = itertools.permutations(shapes, len(missing))
-    fits = [
-        names for names in choices if _fit(known | {k: shapes[n] for k, n in zip(missing, names, strict=True)})
-    ]
-    return dict(zip(missing, fits[0], strict=True)) if len(fits) == 1 else None
+        return {}
+    choices = [dict(zip(missing, names, strict=True)) for names in itertools.permutations(shapes, len(missing))]
+    for turn in (1, -1):
+        fits = [c for c in choices if _fit(known | {key: shapes[name] for key, name in c.items()}, turn)]
+        if fits:
+            return {key: name for key, name in fits[0].items() if all(c[key] == name for c in fits)}
+    return {}
 
 
-def _fit(shapes: Mapping[str, tuple[int, ...]]) -> bool:
+def _fit(shapes: Mapping[str, tuple[int, ...]], turn: int) -> bool:
     inputs, points, outputs = (shapes[key] for key in REQUIRED)
-    return len(inputs) == len(points) == 2 and len(outputs) in (2, 3) and outputs[:2] == (inputs[0], points[0])
+    if len(inputs) != 2 or len(points) != 2 or points[1] > _MOST_COORDINATES or len(outputs) not in (2, 3):
+        return False
+    return outputs[:2][::turn] == (inputs[0], points[0])
 
 
 def describe(arrays: Mapping[str, Any]) -> str:

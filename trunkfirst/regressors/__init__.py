@@ -1,6 +1,6 @@
 """Regressors: what can stand as a branch."""
 
-from ._abstract import AbstractRegressor, Regression
+from ._abstract import AbstractRegressor, Regression, Task
 from ._active_neurons import ActiveNeurons, OnBranch
 from ._adapter import SklearnRegressor
 from ._network import BranchSettings, NetworkRegressor, RegressionLoss
@@ -22,5 +22,6 @@ __all__ = [
     "RegressionLoss",
     "SklearnRegressor",
     "StoredRows",
+    "Task",
     "mean_square",
 ]

@@ -13,6 +13,20 @@ from ._stored_rows import StoredRows
 
 
 @dc.dataclass(frozen=True)
+class Task:
+    """Encoded inputs and the targets to learn from them; losses in the history are multiplied by `loss_unit`."""
+
+    inputs: Float[Array, "samples features"]
+    targets: Float[Array, "samples coefficients"]
+    weights: Float[Array, " samples"] | None
+    key: PRNGKeyArray
+    # the log
+    loss_unit: float
+    on_step: OnStep | None
+    begin: float = dc.field(default_factory=time.perf_counter)
+
+
+@dc.dataclass(frozen=True)
 class Regression:
     """A fitted branch, its loss (mean square over samples and coefficients), and how it went."""
 
@@ -26,11 +40,10 @@ class Regression:
 
 @dc.dataclass(frozen=True)
 class AbstractRegressor(abc.ABC):
-    """`fit` maps encoded inputs (samples, features) to targets (samples, coefficients)."""
+    """`fit` finds a branch for encoded inputs (samples, features) and targets (samples, coefficients)."""
 
     kind: ClassVar[str] = "network"
 
-    @abc.abstractmethod
     def fit(
         self,
         inputs: Float[Array, "samples features"],
@@ -42,6 +55,11 @@ class AbstractRegressor(abc.ABC):
         on_step: OnStep | None = None,
     ) -> Regression:
         """Fit a branch; losses in the history are multiplied by `loss_unit`."""
+        return self.learn(Task(inputs, targets, weights, key, loss_unit, on_step))
+
+    @abc.abstractmethod
+    def learn(self, task: Task) -> Regression:
+        """What `fit` does, written by each regressor."""
 
     def fit_stored(
         self, rows: StoredRows, *, key: PRNGKeyArray, loss_unit: float = 1.0, on_step: OnStep | None = None

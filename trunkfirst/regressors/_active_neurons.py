@@ -12,13 +12,13 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 
 from ..checkpoints import begin_step
 from ..errors import UnknownNameError, ValueRangeError
 from ..linear import one_blas_thread
-from ..minimisers import OnStep, Status
-from ._abstract import AbstractRegressor, Regression
+from ..minimisers import Status
+from ._abstract import AbstractRegressor, Regression, Task
 from ._exchange import Neurons, Samples, fit_output
 from ._host import to_host
 from ._neuron_journey import NeuronJourney, NeuronState, OnBranch
@@ -78,31 +78,23 @@ class ActiveNeurons(AbstractRegressor):
     def briefly(self) -> AbstractRegressor:
         return dc.replace(self, mode="exchange", iterations=1)
 
-    def fit(
-        self,
-        inputs: Float[Array, "samples features"],
-        targets: Float[Array, "samples coefficients"],
-        weights: Float[Array, " samples"] | None = None,
-        *,
-        key: PRNGKeyArray,
-        loss_unit: float = 1.0,
-        on_step: OnStep | None = None,
-    ) -> Regression:
+    def learn(self, task: Task) -> Regression:
         """Fit on the host, in double precision; the logged loss is weighted, the returned one is not."""
+        dtype = jnp.dtype(task.targets.dtype)
         with one_blas_thread():
-            reduction, samples = reduce(*to_host(inputs, targets, weights), tolerance=self.input_tolerance)
+            reduction, samples = reduce(*to_host(task), tolerance=self.input_tolerance)
             journey = NeuronJourney(
                 self.iterations,
-                generator(key),
+                generator(task.key),
                 lambda neurons: NeuronState(neurons, fit_output(samples, neurons, ridge=self.ridge)),
-                lambda state: reduction.branch(state.neurons, state.fit.weights, dtype=jnp.dtype(targets.dtype)),
-                loss_unit / targets.size,
-                on_step=on_step,
+                lambda state: reduction.branch(state.neurons, state.fit.weights, dtype=dtype),
+                task.loss_unit / task.targets.size,
+                on_step=task.on_step,
                 on_branch=self.on_branch,
             )
             status = self._run(samples, journey)
         branch, history = journey.branch, tuple(journey.history)
-        loss = float(mean_square(branch(inputs) - targets))
+        loss = float(mean_square(branch(task.inputs) - task.targets))
         seconds = history[-1].seconds if history else 0.0
         return Regression(branch, loss, status, len(history), seconds, history)
 

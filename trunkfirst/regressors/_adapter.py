@@ -3,16 +3,14 @@
 import copy
 import dataclasses as dc
 import inspect
-import time
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float
 
 from ..errors import SettingError, UsageError
-from ..minimisers import OnStep
 from ..networks import Estimator, PredictOnlyBranch
-from ._abstract import AbstractRegressor, Regression
+from ._abstract import AbstractRegressor, Regression, Task
 from ._host import closed_form, to_host
 from ._numbers import generator
 
@@ -32,25 +30,14 @@ class SklearnRegressor(AbstractRegressor):
         if not isinstance(self.estimator, Estimator):
             raise UsageError(f"{self.estimator!r} is no estimator: it needs the methods fit and predict")
 
-    def fit(
-        self,
-        inputs: Float[Array, "samples features"],
-        targets: Float[Array, "samples coefficients"],
-        weights: Float[Array, " samples"] | None = None,
-        *,
-        key: PRNGKeyArray,
-        loss_unit: float = 1.0,
-        on_step: OnStep | None = None,
-    ) -> Regression:
+    def learn(self, task: Task) -> Regression:
         """Fit a copy of the estimator; weights are passed on as `sample_weight`."""
-        begin = time.perf_counter()
-        X, Y, w = to_host(inputs, targets, weights)
+        X, Y, w = to_host(task)
         fitted = copy.deepcopy(self.estimator)
-        _set_random_state(fitted, int(generator(key).integers(2**31)))
+        _set_random_state(fitted, int(generator(task.key).integers(2**31)))
         # One column as a vector: what estimators for a single output expect.
-        fitted.fit(X, Y[:, 0] if Y.shape[1] == 1 else Y, **self._weight_argument(weights is not None, w))
-        branch = PredictOnlyBranch(fitted)
-        return closed_form(branch, inputs, targets, weights, begin=begin, loss_unit=loss_unit, on_step=on_step)
+        fitted.fit(X, Y[:, 0] if Y.shape[1] == 1 else Y, **self._weight_argument(task.weights is not None, w))
+        return closed_form(PredictOnlyBranch(fitted), task)
 
     def _weight_argument(self, is_weighted: bool, w: Float[np.ndarray, " samples"]) -> dict[str, Any]:
         if not is_weighted:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..devices import current_mesh, spread_rows
 from ..errors import SettingError
-from ..minimisers import AbstractMinimiser, AbstractObjective, Adam, OnStep, Parameters, draw, minimise
+from ..minimisers import AbstractMinimiser, AbstractObjective, Adam, Parameters, draw, minimise
 from ..networks import (
     AbstractBranchFeatures,
     Branch,
@@ -23,7 +23,7 @@ from ..networks import (
     make_perceptron,
     make_product,
 )
-from ._abstract import AbstractRegressor, Regression
+from ._abstract import AbstractRegressor, Regression, Task
 from ._numbers import mean_square
 
 
@@ -116,19 +116,11 @@ class NetworkRegressor(AbstractRegressor):
     def with_groups(self, groups: tuple[int, ...]) -> AbstractRegressor:
         return dc.replace(self, network=self.network.with_groups(groups))
 
-    def fit(
-        self,
-        inputs: Float[Array, "samples features"],
-        targets: Float[Array, "samples coefficients"],
-        weights: Float[Array, " samples"] | None = None,
-        *,
-        key: PRNGKeyArray,
-        loss_unit: float = 1.0,
-        on_step: OnStep | None = None,
-    ) -> Regression:
-        start, run = jr.split(key)
+    def learn(self, task: Task) -> Regression:
+        inputs, targets = task.inputs, task.targets
+        start, run = jr.split(task.key)
         branch = self.network.make(inputs.shape[1], targets.shape[1], dtype=targets.dtype, key=start)
-        objective = spread_loss(RegressionLoss(inputs, targets, weights, self.batch))
+        objective = spread_loss(RegressionLoss(inputs, targets, task.weights, self.batch))
         result = minimise(
             objective,
             branch,
@@ -136,8 +128,8 @@ class NetworkRegressor(AbstractRegressor):
             iterations=self.iterations,
             key=run,
             stage="branch",
-            loss_unit=loss_unit,
-            on_step=on_step,
+            loss_unit=task.loss_unit,
+            on_step=task.on_step,
         )
         loss = float(mean_square(result.parameters(inputs) - targets))
         return Regression(

@@ -18,14 +18,13 @@ from ..minimisers import (
     AbstractFeatures,
     AbstractMinimiser,
     Minimised,
-    OnStep,
     SeparableProblem,
     Stopping,
     minimise,
     solve_ridge_in_blocks,
 )
 from ..networks import AbstractBranchFeatures, Branch, FeatureBranch, LayerFeatures, Perceptron
-from ._abstract import AbstractRegressor, Regression
+from ._abstract import AbstractRegressor, Regression, Task
 from ._network import BranchSettings
 from ._numbers import mean_square
 from ._stored_rows import StoredRows
@@ -55,44 +54,29 @@ class ProjectedNetwork(AbstractRegressor):
     def with_groups(self, groups: tuple[int, ...]) -> AbstractRegressor:
         return dc.replace(self, network=self.network.with_groups(groups))
 
-    def fit(
-        self,
-        inputs: Float[Array, "samples features"],
-        targets: Float[Array, "samples coefficients"],
-        weights: Float[Array, " samples"] | None = None,
-        *,
-        key: PRNGKeyArray,
-        loss_unit: float = 1.0,
-        on_step: OnStep | None = None,
-    ) -> Regression:
+    def learn(self, task: Task) -> Regression:
         if self.network.stacked:
             raise UsageError("a stacked branch has no common last layer to solve for; use an unstacked one")
-        start = time.perf_counter()
         # On the host: as many small operations on the device would each be compiled.
-        X, Y = np.asarray(inputs), np.asarray(targets)
-        roots = np.ones(len(X), X.dtype) if weights is None else _roots(np.asarray(weights))
+        X, Y = np.asarray(task.inputs), np.asarray(task.targets)
+        roots = np.ones(len(X), X.dtype) if task.weights is None else _roots(np.asarray(task.weights))
         directions = principal_directions(Y * roots[:, None], tolerance=1e-12)
         rotated = Y @ directions.T * roots[:, None]
-        begin, choose, run = jr.split(key, 3)
+        begin, choose, run = jr.split(task.key, 3)
         rows = _some_rows(len(X), self.most_samples, choose)
         problem = self._problem(X[rows], rotated[rows], roots[rows], Y.shape[1])
         features, status, iterations, history = self._features(X, begin), "finished", 0, ()
         if self.iterations:
-            found = self._search(problem, features, run, loss_unit, on_step)
+            found = self._search(problem, features, run, task)
             features, status = found.parameters, found.status
             iterations, history = found.iterations, found.history
         whole = self._problem(X, rotated, roots, Y.shape[1])
         branch = _with_last_layer(features, np.asarray(home(whole.solve(features))) @ directions)
-        loss = float(_misfit(branch, inputs, targets))
-        return Regression(branch, loss, status, iterations, time.perf_counter() - start, history)
+        loss = float(_misfit(branch, task.inputs, task.targets))
+        return Regression(branch, loss, status, iterations, time.perf_counter() - task.begin, history)
 
     def _search(
-        self,
-        problem: SeparableProblem,
-        features: AbstractBranchFeatures,
-        key: PRNGKeyArray,
-        loss_unit: float,
-        on_step: OnStep | None,
+        self, problem: SeparableProblem, features: AbstractBranchFeatures, key: PRNGKeyArray, task: Task
     ) -> Minimised:
         return minimise(
             problem,
@@ -101,10 +85,10 @@ class ProjectedNetwork(AbstractRegressor):
             iterations=self.iterations,
             key=key,
             stage="branch",
-            loss_unit=loss_unit,
+            loss_unit=task.loss_unit,
             # Where a branch of many neurons already interpolates, only stuck line searches are left to do.
             stopping=Stopping(patience=max(5, self.iterations // 20)),
-            on_step=on_step,
+            on_step=task.on_step,
         )
 
     def completed(self, branch: Branch, rows: StoredRows) -> Branch:

@@ -4,18 +4,16 @@ ladder by leave-one-out errors, which are exact and cost no refits.
 
 import dataclasses as dc
 import itertools
-import time
 from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float
 
 from ..errors import SolveError, UnknownNameError, ValueRangeError
 from ..linear import one_blas_thread
-from ..minimisers import OnStep
 from ..networks import MATERN, KernelBranch, Perceptron
-from ._abstract import AbstractRegressor, Regression
+from ._abstract import AbstractRegressor, Regression, Task
 from ._host import closed_form, to_host
 from ._kernel_problem import KernelProblem, KernelSolution
 from ._numbers import generator
@@ -40,25 +38,15 @@ class LinearRidge(AbstractRegressor):
     def __post_init__(self) -> None:
         _check_positive(ridge=self.ridge)
 
-    def fit(
-        self,
-        inputs: Float[Array, "samples features"],
-        targets: Float[Array, "samples coefficients"],
-        weights: Float[Array, " samples"] | None = None,
-        *,
-        key: PRNGKeyArray,
-        loss_unit: float = 1.0,
-        on_step: OnStep | None = None,
-    ) -> Regression:
+    def learn(self, task: Task) -> Regression:
         """Weighted least squares through the SVD of the centred inputs; the bias is not penalised."""
-        del key
-        begin = time.perf_counter()
         with one_blas_thread():
-            problem = _LinearProblem(*to_host(inputs, targets, weights))
+            problem = _LinearProblem(*to_host(task))
             ridge = self.ridge or min(_LINEAR_RIDGES, key=problem.leave_one_out)
             W, b = problem.solve(ridge)
-        branch = Perceptron((jnp.asarray(W, targets.dtype),), (jnp.asarray(b, targets.dtype),), "relu")
-        return closed_form(branch, inputs, targets, weights, begin=begin, loss_unit=loss_unit, on_step=on_step)
+        dtype = task.targets.dtype
+        branch = Perceptron((jnp.asarray(W, dtype),), (jnp.asarray(b, dtype),), "relu")
+        return closed_form(branch, task)
 
 
 class _LinearProblem:
@@ -119,33 +107,24 @@ class KernelRidge(AbstractRegressor):
             selection_samples=self.selection_samples,
         )
 
-    def fit(
-        self,
-        inputs: Float[Array, "samples features"],
-        targets: Float[Array, "samples coefficients"],
-        weights: Float[Array, " samples"] | None = None,
-        *,
-        key: PRNGKeyArray,
-        loss_unit: float = 1.0,
-        on_step: OnStep | None = None,
-    ) -> Regression:
+    def learn(self, task: Task) -> Regression:
         """Choose length and ridge where they are open, then solve by Cholesky."""
-        begin, rng = time.perf_counter(), generator(key)
+        rng, dtype = generator(task.key), task.targets.dtype
         with one_blas_thread():
-            X, Y, w = to_host(inputs, targets, weights)
+            X, Y, w = to_host(task)
             used = w > 0
             problem = KernelProblem(self.smoothness, X[used], Y[used], w[used]).take(self.most_centres, rng)
             length, ridge = self._choose(problem.take(self.selection_samples, rng))
             ridge, solution = self._solve(problem, length, ridge)
         branch = KernelBranch(
-            jnp.asarray(problem.X, targets.dtype),
-            jnp.asarray(solution.coefficients, targets.dtype),
-            jnp.asarray(solution.offset, targets.dtype),
-            jnp.asarray(length, targets.dtype),
+            jnp.asarray(problem.X, dtype),
+            jnp.asarray(solution.coefficients, dtype),
+            jnp.asarray(solution.offset, dtype),
+            jnp.asarray(length, dtype),
             self.smoothness,
             ridge,
         )
-        return closed_form(branch, inputs, targets, weights, begin=begin, loss_unit=loss_unit, on_step=on_step)
+        return closed_form(branch, task)
 
     def _solve(self, problem: KernelProblem, length: float, ridge: float) -> tuple[float, KernelSolution]:
         """Solve; more samples may need more ridge than the few it was chosen on."""

@@ -117,7 +117,7 @@ def _section(directory: Path, found: Mapping[str, Any]) -> Section:
         "Mean relative errors: test solid and filled, validation dashed and hollow. Lines, or marks where the "
         "setting is a name, are means over seeds; bands and bars reach from the smallest to the largest of them."
     )
-    shown = write_panel(figures_folder(directory), 1, Panel(title, caption, images))
+    shown = write_panel(figures_folder(directory), 1, Panel("Test and validation errors", caption, images))
     return Section("errors", title, (shown,), ())
 
 

@@ -1,0 +1,185 @@
+"""Operators of every part that can be stored, and what runs an exported one."""
+
+import dataclasses as dc
+import functools as ft
+import importlib.util
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import make_network
+
+from trunkfirst.networks import (
+    ACTIVATIONS,
+    ELEMENTWISE,
+    MATERN,
+    Boundary,
+    Chain,
+    Coefficients,
+    ConvolutionFeatures,
+    Coordinates,
+    Elementwise,
+    FeatureBranch,
+    FourierFeatures,
+    Identity,
+    KernelBranch,
+    LayerFeatures,
+    Operator,
+    OutputMap,
+    Parallel,
+    Periodic,
+    ProductFeatures,
+    SkipFeatures,
+    StackedBranch,
+    Standardise,
+    Trunk,
+)
+
+RNG = np.random.default_rng(0)
+INPUTS, POINTS = RNG.uniform(0.5, 2.0, (7, 12)), RNG.uniform(-1, 1, (5, 2))
+INPUTS[:, 1] *= -1
+RANK = 4
+
+
+def array(values: Any) -> jax.Array:
+    with jax.enable_x64(True):
+        return jnp.asarray(values)
+
+
+def normal(*shape: int, seed: int = 0) -> jax.Array:
+    return array(np.random.default_rng(seed).normal(size=shape))
+
+
+def positive(*shape: int) -> jax.Array:
+    return array(np.random.default_rng(9).uniform(1, 3, shape))
+
+
+def make(
+    encoder: Any = None,
+    branch: Any = None,
+    *,
+    points: Any = None,
+    features: int = 12,
+    channels: int | None = None,
+    output: OutputMap | None = None,
+    activation: str = "tanh",
+    transform: bool = True,
+) -> Operator:
+    """An operator of 12 sensors and 2 coordinates around the parts that are given."""
+    points = points or Identity()
+    encoded = width_of(points, POINTS)
+    trunk = Trunk(make_network(encoded, 6, 5, 5 if transform else RANK - 1, activation=activation, seed=1), points)
+    coefficients = RANK * (channels or 1)
+    branch = branch or make_network(features, 6, 5, coefficients, activation=activation, seed=2)
+    T = normal(6, RANK, seed=3) if transform else None
+    return Operator(encoder or Identity(), branch, trunk, T, ("f", "g"), output, channels)
+
+
+def width_of(part: Any, rows: np.ndarray) -> int:
+    with jax.enable_x64(True):
+        return jax.eval_shape(part, rows).shape[1]
+
+
+def on_features(features: Any) -> Operator:
+    width = width_of(features, INPUTS)
+    return make(branch=FeatureBranch(features, normal(RANK, width, seed=4), normal(RANK, seed=5)))
+
+
+def convolution(*grid: int, channels: tuple[int, ...]) -> Operator:
+    taps = (3,) * len(grid)
+    kernels = tuple(normal(n_out, n_in, *taps) for n_in, n_out in itertools.pairwise((1, *channels)))
+    cells = math.prod(math.ceil(size / 2 ** len(channels)) for size in grid)
+    dense = make_network(cells * channels[-1], 4, activation="gelu")
+    return on_features(ConvolutionFeatures(kernels, tuple(normal(n) for n in channels), dense, grid))
+
+
+def kernel(smoothness: str) -> Operator:
+    centres = np.concatenate([INPUTS[:3], np.asarray(normal(6, 12))])  # distance 0 is among them
+    branch = KernelBranch(array(centres), normal(9, RANK), normal(RANK), array(3.0), smoothness, 0.0)
+    return make(branch=branch)
+
+
+def mapped(*, channels: int | None, boundary: Boundary | None, is_positive: bool) -> Operator:
+    return make(channels=channels, output=OutputMap(positive(channels or 1), boundary, is_positive))
+
+
+LAYERS = LayerFeatures(make_network(12, 5, 4, seed=3))
+STANDARD = Standardise(normal(12), array([np.inf, *positive(11).tolist()]))
+SIDES = Boundary((-1.0, -1.0), (1.0, 2.0), ((0, True), (1, False)), 0.7)
+IS_POSITIVE = jnp.asarray(INPUTS[0] > 0)
+MAKERS: dict[str, Callable[[], Operator]] = {
+    **{f"activation {name}": ft.partial(make, activation=name) for name in ACTIVATIONS},
+    **{f"kernel {name}": ft.partial(kernel, name) for name in MATERN},
+    **{f"elementwise {name}": ft.partial(make, Elementwise(IS_POSITIVE, name)) for name in ELEMENTWISE},
+    "no transform": ft.partial(make, transform=False),
+    "stacked": lambda: make(branch=StackedBranch(make_network(12, 5, 3, 1, stack=(RANK,), seed=2))),
+    "layers": lambda: on_features(LAYERS),
+    "skip": lambda: on_features(SkipFeatures(LAYERS)),
+    "product": lambda: on_features(
+        ProductFeatures((make_network(5, 5, 4, seed=1), make_network(7, 5, 4, seed=2)), (5, 7))
+    ),
+    "convolution 1d": lambda: convolution(12, channels=(2, 3)),
+    "convolution 2d": lambda: convolution(3, 4, channels=(3, 2)),
+    "convolution 3d": lambda: convolution(2, 3, 2, channels=(3,)),
+    "standardise": lambda: make(STANDARD),
+    "one sensor": lambda: make(
+        Chain((Coefficients(normal(12, 1)), Standardise(normal(1), positive(1)))), features=1
+    ),
+    "all positive": lambda: make(
+        Parallel((Elementwise(jnp.ones(1, bool), "log"), Coordinates(normal(11), normal(11, 3))), (1, 11)),
+        features=4,
+    ),
+    "coordinates": lambda: make(Coordinates(normal(12), normal(12, 3, seed=1)), features=3),
+    "chain": lambda: make(Chain((STANDARD, Coefficients(normal(12, 3)))), features=3),
+    "periodic": lambda: make(points=Periodic((0.0, 1.5))),
+    "fourier": lambda: make(points=FourierFeatures(normal(4, 2))),
+    "points chain": lambda: make(points=Chain((Standardise(normal(2), positive(2)), Periodic((2.0, 0.0))))),
+    "channels": ft.partial(make, channels=3),
+    "scale": lambda: mapped(channels=None, boundary=None, is_positive=False),
+    "boundary": lambda: mapped(channels=None, boundary=SIDES, is_positive=False),
+    "boundary of channels": lambda: mapped(channels=3, boundary=SIDES, is_positive=True),
+    "one channel": lambda: mapped(channels=1, boundary=dc.replace(SIDES, sides=()), is_positive=False),
+}
+
+
+@ft.cache
+def known(name: str) -> tuple[Operator, np.ndarray]:
+    """An operator and its own predictions."""
+    operator = MAKERS[name]()
+    return operator, operator.predict(INPUTS, POINTS)
+
+
+def run_onnx(model: bytes, inputs: np.ndarray, points: np.ndarray, dtype: type) -> np.ndarray:
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return session.run(["outputs"], {"inputs": inputs.astype(dtype), "points": points.astype(dtype)})[0]
+
+
+def run_numpy(text: bytes, folder: Path) -> Any:
+    """The written file as a module."""
+    path = folder / "exported_model.py"
+    path.write_bytes(text)
+    spec = importlib.util.spec_from_file_location("exported_model", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_stablehlo(stored: bytes, inputs: np.ndarray, points: np.ndarray, dtype: type) -> np.ndarray:
+    with jax.enable_x64(dtype is np.float64):
+        call = jax.export.deserialize(bytearray(stored)).call
+        return np.asarray(call(inputs.astype(dtype), points.astype(dtype)))
+
+
+def distance(found: np.ndarray, expected: np.ndarray) -> float:
+    assert found.shape == expected.shape
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
