@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
+from ..devices import allgather, in_turn, is_several, summed
 from ._compression import Factor, principal_rows
 from ._threads import one_blas_thread
 
@@ -63,6 +64,17 @@ class RowFactor:
         """Go on from a `state`."""
         self._kept, self._waiting = state["kept"], [state["waiting"]]
         self._lost, self._times = float(state["numbers"][0]), int(state["numbers"][1])
+
+    def combine(self) -> None:
+        """Take in what the other processes have kept of their rows; then all hold the same."""
+        if not is_several():
+            return
+        self._reduce()
+        own, self._kept = self._kept, self._kept[:0]
+        self._lost = float(summed(np.asarray(self._lost)))
+        self._times = int(np.max(allgather(np.asarray(self._times))))
+        for rows in in_turn(own):
+            self.add(rows)
 
     def finish(self, *, tolerance: float = 1e-14) -> Factor:
         """The factor of all rows so far, without what lies below `tolerance` times the norm of everything."""

@@ -13,8 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
-from ..devices import ROWS, allgather, current_mesh, gather_rows, is_several, spread_rows
-from ._threads import one_blas_thread
+from ..devices import ROWS, current_mesh, gather_rows, spread_rows
 
 Matrix = Float[np.ndarray, "_ _"]
 
@@ -42,16 +41,6 @@ def spread_qr(
     assert mesh is not None
     with jax.enable_x64(True):
         return _tsqr_on(mesh)(spread_rows(matrix))
-
-
-def combine_triangles(triangle: Float[np.ndarray, "kept columns"]) -> Matrix:
-    """The triangle of all rows, from that of the rows that each process has read; the same in every process.
-
-    Alone it is the triangle of one's own rows. A process without rows gives one of zeros.
-    """
-    stacked = allgather(triangle).reshape(-1, triangle.shape[1]) if is_several() else triangle
-    with one_blas_thread():
-        return np.linalg.qr(stacked, mode="r")  # pyright: ignore[reportReturnType]
 
 
 def householder_signs(top: Float[np.ndarray, "columns columns"]) -> Float[np.ndarray, " columns"]:

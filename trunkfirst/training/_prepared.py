@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..data import AnyData, ShardedData
+from ..data import AnyData, ShardedData, some_indices
 from ..networks import AbstractEncoder, Branch, Operator, OutputMap, Parallel, Trunk
 from ._encodings import channel_weights, encoded, mean_squares
 from ._fields import AnyFields, make_fields
 from ._methods import Method, TwoStep
-from ._stream import Stream, check_streams, samples_in_memory
+from ._stream import Stream, check_streams, samples_in_memory, take_together
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def prepare(data: AnyData | ShardedData, method: Method, dtype: np.dtype) -> Pre
 
 
 def _prepare_stream(data: ShardedData, method: TwoStep, dtype: np.dtype) -> Prepared:
-    some = data.some(samples_in_memory(data))
+    some = take_together(data, some_indices(data.samples, samples_in_memory(data), seed=0))
     output, coordinates = method.outputs.fit(some), method.coordinates.fit_in(some, dtype)
     encoder = method.inputs.fit_in(some, dtype)
     is_relative = method.is_relative and (output is None or not output.is_positive)

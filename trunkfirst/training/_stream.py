@@ -16,10 +16,11 @@ from typing import Any, BinaryIO
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..checkpoints import Place, Snapshot, begin_step, work_folder
 from ..data import OperatorData, ShardedData
+from ..devices import is_several, join_rows, own_part, summed
 from ..errors import CorruptFileError, UsageError
 from ..files import atomic_write, read_json, sha256_of, write_json
 from ..linear import AbstractOrthonormaliser, Orthonormal, RowFactor, row_factor_bytes
@@ -43,6 +44,14 @@ Rows = Float[np.ndarray, "rows points"]
 def samples_in_memory(data: ShardedData) -> int:
     """How many samples what cannot be had in a stream is made from: 20,000, or fewer large ones."""
     return min(data.samples, _MOST_SAMPLES, max(_FEWEST_SAMPLES, _MOST_NUMBERS // data.numbers))
+
+
+def take_together(data: ShardedData, indices: Int[np.ndarray, " chosen"]) -> OperatorData:
+    """The samples at `indices`, in memory; of several processes each reads those of its own shards alone."""
+    part, parts = own_part()
+    own = np.flatnonzero(data.block_numbers(indices) % parts == part)
+    arrays = data.take_arrays(indices[own])
+    return data.assemble({name: join_rows(array, own, len(indices)) for name, array in arrays.items()})
 
 
 def check_streams(method: Method) -> TwoStep:
@@ -80,8 +89,12 @@ class Stream:
     def blocks(
         self, first: int = 0
     ) -> Iterator[tuple[OperatorData, Rows, Float[np.ndarray, "samples channels"] | None]]:
-        """From the `first` block on: samples, raw fields, and weights that are not yet scaled to mean 1."""
-        for block in self.data.blocks(first):
+        """From the `first` on, blocks of samples, raw fields, and weights that are not yet scaled to mean 1.
+
+        They are those of this process: of several, each has its own.
+        """
+        part, parts = own_part()
+        for block in self.data.blocks(part + first * parts, parts):
             check_positive(block, self.output is not None and self.output.is_positive)
             yield block, raw_rows(block, self.output)[0], unscaled_weights(block, self.usual)
 
@@ -114,8 +127,9 @@ class Stream:
                 work.total += float(weights.sum())
                 work.weighted.add(rows * roots * np.sqrt(weights).reshape(-1, 1))
             work.blocks += 1
-            if row_factor_bytes(len(roots)) <= _LARGEST_SNAPSHOT:
+            if row_factor_bytes(len(roots)) <= _LARGEST_SNAPSHOT and not is_several():
                 place.keep(work.snapshot)
+        work.combine()
         plain = work.plain.finish()
         share = plain.discarded / max(float(np.sum(plain.factor**2)), np.finfo(float).tiny)
         found = {"plain": plain.factor, "discarded": np.asarray(share), "weight": np.asarray(1.0)}
@@ -133,7 +147,9 @@ class Stream:
         with work_folder() as folder:
             name = f"rows-{self._digest(basis)[:16]}"
             files = [folder / f"{name}.{part}.npy" for part in ("inputs", "targets", "weights")]
-            rows = StoredRows(files[0], files[1], files[2], self.data.samples)
+            part, parts = own_part()
+            places = np.flatnonzero(self.data.block_numbers(np.arange(self.data.samples)) % parts == part)
+            rows = StoredRows(files[0], files[1], files[2], self.data.samples, places)
             if not _is_sound(folder / f"{name}.json"):
                 self._write(rows, basis, fields, weight)
                 write_json(folder / f"{name}.json", {path.name: sha256_of(path) for path in files})
@@ -142,7 +158,7 @@ class Stream:
 
     def _write(self, rows: StoredRows, basis: Orthonormal, fields: Fields, weight: float) -> None:
         channels, first = self.data.example.channels, self._encoded(self.data.example)
-        samples = self.data.samples
+        samples = len(rows.places)
         with (
             _table(rows.inputs, (samples, first.shape[1]), self.dtype) as inputs,
             _table(rows.targets, (samples, channels * basis.rank), self.dtype) as targets,
@@ -160,7 +176,9 @@ class Stream:
     def _digest(self, basis: Orthonormal) -> str:
         """What decides the stored rows."""
         encoder = jax.tree.leaves(eqx.filter(self.encoder, eqx.is_array))
-        text = f"{self.data.digest} {jax.tree.structure(self.encoder)} {self.usual is None} {self.dtype}"
+        text = (
+            f"{self.data.digest} {own_part()} {jax.tree.structure(self.encoder)} {self.usual is None} {self.dtype}"
+        )
         arrays = b"".join(np.ascontiguousarray(array).tobytes() for array in (*encoder, basis.values))
         return hashlib.sha256(text.encode() + arrays).hexdigest()
 
@@ -176,14 +194,20 @@ class _Work:
 
     @classmethod
     def begin(cls, points: int, place: Place) -> "_Work":
-        """From the beginning, or where it was broken off."""
+        """From the beginning, or where it was broken off; several processes begin anew."""
         work = cls(RowFactor(points), RowFactor(points))
-        if place.saved is not None:
+        if place.saved is not None and not is_several():
             work.total, work.blocks = float(place.saved.note["total"]), int(place.saved.note["blocks"])
             for name in ("plain", "weighted"):
                 states = {key.partition(".")[::2]: array for key, array in place.saved.arrays.items()}
                 getattr(work, name).restore({key: array for (n, key), array in states.items() if n == name})
         return work
+
+    def combine(self) -> None:
+        """Take in what the other processes found in their blocks."""
+        self.total = float(summed(np.asarray(self.total)))
+        self.plain.combine()
+        self.weighted.combine()
 
     def snapshot(self) -> Snapshot:
         """All that is needed to go on."""
