@@ -1,5 +1,6 @@
 """Linear algebra on the host: orthonormal bases, compression, limits, errors."""
 
+from ._blocks import row_blocks
 from ._compression import Compressed, Factor, compress, principal_directions
 from ._leverage import leverage_sample
 from ._limits import is_limited_by_network, trunk_limit, trunk_limit_bounds
@@ -24,6 +25,7 @@ __all__ = [
     "principal_directions",
     "projection",
     "relative_errors",
+    "row_blocks",
     "row_factor_bytes",
     "smallest_sufficient_rank",
     "tall_qr",

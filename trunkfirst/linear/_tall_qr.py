@@ -1,7 +1,8 @@
-"""QR of matrices with many rows: on the host, or spread over a mesh of devices (TSQR).
+"""QR of matrices with many rows: on the host, in blocks, or spread over a mesh of devices (TSQR).
 
-Demmel, Grigori, Hoemmen and Langou (2012): every device factorises its own rows, and the small triangles together
-are factorised once more. `jnp.linalg.qr` of a spread matrix would bring all rows to every device instead.
+Demmel, Grigori, Hoemmen and Langou (2012): every block, or device, factorises its own rows, and the small
+triangles together are factorised once more. `jnp.linalg.qr` of a spread matrix would bring all rows to every
+device instead.
 """
 
 import functools as ft
@@ -14,6 +15,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
 from ..devices import ROWS, current_mesh, gather_rows, spread_rows
+from ._blocks import row_blocks
 
 Matrix = Float[np.ndarray, "_ _"]
 
@@ -24,6 +26,29 @@ def tall_qr(matrix: Float[np.ndarray, "rows columns"]) -> tuple[Matrix, Matrix]:
         return np.linalg.qr(matrix)
     Q, R = spread_qr(matrix)
     return gather_rows(Q, len(matrix)), np.asarray(R)
+
+
+def tall_qr_in_place(matrix: Float[np.ndarray, "rows columns"]) -> tuple[Matrix, Matrix]:
+    """The same for a matrix that may be written over: without a mesh Q takes its place, block by block."""
+    if current_mesh() is not None:
+        Q, R = tall_qr(matrix)
+        return np.array(Q), R
+    triangles: list[Matrix] = []
+    blocks = row_blocks(len(matrix))
+    for block in blocks:
+        matrix[block], R = np.linalg.qr(matrix[block])
+        triangles.append(R)
+    upper, R = np.linalg.qr(np.concatenate(triangles))
+    for block, part in zip(blocks, np.split(upper, len(blocks)), strict=True):
+        matrix[block] = matrix[block] @ part
+    return matrix, R
+
+
+def wide_triangle(matrix: Float[np.ndarray, "rows columns"]) -> Matrix:
+    """R with R^T R = matrix matrix^T, for few rows of many columns, which are looked at in blocks."""
+    columns = row_blocks(matrix.shape[1])
+    triangles = [np.linalg.qr(matrix[:, block].T, mode="r") for block in columns]
+    return np.linalg.qr(np.concatenate(triangles), mode="r")  # pyright: ignore[reportReturnType]
 
 
 def triangle(matrix: Float[np.ndarray, "rows columns"]) -> Matrix:

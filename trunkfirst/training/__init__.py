@@ -34,7 +34,7 @@ from ._projected_trunk import ProjectedTrunk, reuse_trunk, trunk_problems
 from ._result import FitResult
 from ._separate_trunks import SeparateTrunks
 from ._stream import samples_in_memory, take_together
-from ._trunks import AbstractTrunkFit, TrunkResult, TrunkSettings
+from ._trunks import AbstractTrunkFit, TrunkResult, TrunkSettings, trunk_values
 from ._two_step import Targets, make_targets
 
 __all__ = [
@@ -86,4 +86,5 @@ __all__ = [
     "samples_in_memory",
     "take_together",
     "trunk_problems",
+    "trunk_values",
 ]

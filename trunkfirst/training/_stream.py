@@ -23,7 +23,7 @@ from ..data import OperatorData, ShardedData
 from ..devices import is_several, join_rows, own_part, summed
 from ..errors import CorruptFileError, UsageError
 from ..files import atomic_write, read_json, sha256_of, write_json
-from ..linear import AbstractOrthonormaliser, Orthonormal, RowFactor, row_factor_bytes
+from ..linear import AbstractOrthonormaliser, Orthonormal, RowFactor, row_blocks, row_factor_bytes
 from ..networks import AbstractEncoder, OutputMap
 from ..regressors import StoredRows
 from ._encodings import encoded, unscaled_weights
@@ -34,7 +34,7 @@ from ._outputs import check_positive
 from ._projected_trunk import ProjectedTrunk
 
 # Samples, and numbers of theirs (256 MiB), that encoders and output map are fitted to.
-_MOST_SAMPLES, _MOST_NUMBERS, _FEWEST_SAMPLES = 20_000, 2**25, 100
+_MOST_SAMPLES, _MOST_NUMBERS, _FEWEST_SAMPLES = 20_000, 2**25, 32
 # Larger states of the first pass are not written down on the way: that would take longer than the pass.
 _LARGEST_SNAPSHOT = 2**28
 
@@ -110,15 +110,17 @@ class Stream:
             found = place.saved.arrays
         else:
             found = self._factors(bare, place)
-            place.finish(lambda: Snapshot(found))
-        scale, weight = np.sqrt(len(found["plain"]) / self.rows), float(found["weight"])
-        factor = found["weighted"] * scale / np.sqrt(weight) if "weighted" in found else None
+            if sum(array.nbytes for array in found.values()) <= _LARGEST_SNAPSHOT:
+                place.finish(lambda: Snapshot(found))
         self.notes.update(rank=len(found["plain"]), discarded_share=float(found["discarded"]))
         self.notes["seconds"]["compression"] = time.perf_counter() - begin
-        return dc.replace(bare, outputs=found["plain"] * scale, factor=factor), weight
+        return dc.replace(bare, outputs=found["plain"], factor=found.get("weighted")), float(found["weight"])
 
     def _factors(self, bare: Fields, place: Place) -> dict[str, np.ndarray]:
-        """Of the outputs as they are, and with all weights, if there are any; and the mean of those of samples."""
+        """Of the outputs as they are, and with all weights; and the mean of those of samples.
+
+        As many rows as there are directions have the mean squares of all.
+        """
         roots = np.sqrt(mean_one(bare.point_weights, len(bare.points)))
         work = _Work.begin(len(bare.points), place)
         for _, rows, weights in self.blocks(work.blocks):
@@ -131,11 +133,15 @@ class Stream:
                 place.keep(work.snapshot)
         work.combine()
         plain = work.plain.finish()
-        share = plain.discarded / max(float(np.sum(plain.factor**2)), np.finfo(float).tiny)
-        found = {"plain": plain.factor, "discarded": np.asarray(share), "weight": np.asarray(1.0)}
+        share = plain.discarded / max(float(np.vdot(plain.factor, plain.factor)), np.finfo(float).tiny)
+        scale = np.sqrt(len(plain.factor) / self.rows)
+        outputs = np.multiply(plain.factor, scale, out=plain.factor)
+        found = {"plain": outputs, "discarded": np.asarray(share), "weight": np.asarray(1.0)}
         if work.total == 0:
-            return found
-        return {**found, "weight": np.asarray(work.total / self.rows), "weighted": work.weighted.finish().factor}
+            return found | {"weighted": outputs if bare.point_weights is None else outputs * roots}
+        weight, factor = work.total / self.rows, work.weighted.finish().factor
+        weighted = np.multiply(factor, scale / np.sqrt(weight), out=factor)
+        return found | {"weight": np.asarray(weight), "weighted": weighted}
 
     @contextlib.contextmanager
     def stored(self, basis: Orthonormal, fields: Fields, weight: float) -> Generator[StoredRows]:
@@ -179,8 +185,10 @@ class Stream:
         text = (
             f"{self.data.digest} {own_part()} {jax.tree.structure(self.encoder)} {self.usual is None} {self.dtype}"
         )
-        arrays = b"".join(np.ascontiguousarray(array).tobytes() for array in (*encoder, basis.values))
-        return hashlib.sha256(text.encode() + arrays).hexdigest()
+        digest = hashlib.sha256(text.encode())
+        for array in (*encoder, *(basis.values[block] for block in row_blocks(len(basis.values)))):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
 
 @dc.dataclass
