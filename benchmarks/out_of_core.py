@@ -7,6 +7,10 @@ in shards, trained in a process of their own and removed. Everything is as `trun
 with its settings given, so that nothing is chosen. The peak is that of the whole process, libraries included;
 seconds are wall time. "passes" are the reading of the samples in memory, the compression and the coefficients;
 step 2 is the search on some of the samples and the last layer on all.
+
+    python benchmarks/out_of_core.py --points 1000000
+
+The same with few samples (200) at many random points of a cube, by another closed form.
 """
 
 import argparse
@@ -15,7 +19,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +27,14 @@ import numpy as np
 from _common import Table, draw_curves, options_for, publish
 from peak_memory import peak
 
-from trunkfirst.data import OperatorData, read_data, write_shards
+from trunkfirst.data import InputFunction, OperatorData, read_data, write_shards
 from trunkfirst.problems import get_problem
 from trunkfirst.runs import make_config, run
 
 PROBLEM = get_problem("multiple-inputs")
 BLOCK = 8192
 BYTES = 8 * (len(PROBLEM.mesh.points) + len(PROBLEM.parameter_names))
+HEAD = ("samples", "data, GiB", "peak, GiB", "passes, s", "step 1, s", "step 2, s", "all, s", "test error")
 SMOOTH = {"initialisation": "xavier", "minimiser": "l-bfgs"}
 
 
@@ -40,9 +45,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     if options.child:
         print(json.dumps(train_and_measure(options.child, options.iterations)))
         return
+    if options.points:
+        measure_points(options)
+        return
     if options.quick:
         options.gib, options.iterations = [0.1], 5
-    found = [in_child(size, options) for size in options.gib]
+    found = [in_child(make_blocks(round(size * 2**30 / BYTES)), options) for size in options.gib]
     rows = [make_row(each) for each in found]
 
     def draw(axes: Any) -> None:
@@ -55,21 +63,33 @@ def main(argv: Sequence[str] | None = None) -> None:
         axes.set(xlabel="samples", title="5.3, 541 points, from shards")
         draw_curves(axes, curves)
 
-    head = ("samples", "data, GiB", "peak, GiB", "passes, s", "step 1, s", "step 2, s", "all, s", "test error")
-    publish("out-of-core", options, Table("Training on data larger than memory", head, rows), found, draw)
+    publish("out-of-core", options, Table("Training on data larger than memory", HEAD, rows), found, draw)
+
+
+def measure_points(options: argparse.Namespace) -> None:
+    """Few samples at many points."""
+    found = in_child(make_cube(200, options.points), options)
+
+    def draw(axes: Any) -> None:
+        axes.bar(("data", "peak memory"), (found["bytes"] / 2**30, found["peak"] / 2**30))
+        axes.set(ylabel="GiB", title=f"{found['samples']} samples at {options.points:,} points")
+
+    title = f"Training at {options.points:,} points"
+    publish("many-points", options, Table(title, HEAD, [make_row(found)]), found, draw)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gib", type=float, nargs="+", default=[0.25, 0.5, 1.0], help="sizes of the data")
+    parser.add_argument("--points", type=int, help="200 samples at so many points of a cube instead")
     parser.add_argument("--iterations", type=int, default=300, help="of trunk and branch")
     parser.add_argument("--folder", type=Path, help="where the data are while they are needed", default=None)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
 
 
-def in_child(size: float, options: argparse.Namespace) -> dict[str, Any]:
-    """What a run in another process measured of itself, on data of so many GiB."""
+def in_child(blocks: Iterable[OperatorData], options: argparse.Namespace) -> dict[str, Any]:
+    """What a run in another process measured of itself, on these data."""
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        write_shards(make_blocks(round(size * 2**30 / BYTES)), Path(folder) / "data")
+        write_shards(blocks, Path(folder) / "data")
         stored = sum(path.stat().st_size for path in (Path(folder) / "data").iterdir())
         command = [sys.executable, __file__, "--child", folder, "--iterations", str(options.iterations)]
         lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
@@ -85,11 +105,27 @@ def make_blocks(samples: int) -> Iterator[OperatorData]:
         yield dc.replace(PROBLEM.assemble(parameters, None), labels={})
 
 
+def make_cube(samples: int, points: int) -> Iterator[OperatorData]:
+    """u(y) = 2 + sin(a . y) + a_1 exp(y_2 y_3) at random points of [-1, 1]^3, ten samples a shard."""
+    rng = np.random.default_rng(0)
+    y = rng.uniform(-1, 1, (points, 3))
+    for _ in range(0, samples, 10):
+        a = rng.uniform(0.5, 2, (10, 3))
+        yield OperatorData({"a": InputFunction(a)}, y, 2 + np.sin(a @ y.T) + a[:, :1] * np.exp(y[:, 1] * y[:, 2]))
+
+
 def train_and_measure(folder: Path, iterations: int) -> dict[str, Any]:
     """Samples, seconds by stage, the peak in bytes and the test error."""
+    data = read_data(folder / "data")
+    coordinates = data.points.shape[1]
     values: dict[str, Any] = {
         "data": {"file": str(folder / "data")},
-        "trunk": {"architecture": (2, 50, 50, 50), "activation": "tanh", "iterations": iterations, "starts": 2},
+        "trunk": {
+            "architecture": (coordinates, 50, 50, 50),
+            "activation": "tanh",
+            "iterations": iterations,
+            "starts": 2,
+        },
         "branch": {"architecture": (3, 128, 51), "activation": "gelu", "skip": True, "iterations": iterations},
         "loss": {"weights": "relative"},
     }
@@ -98,7 +134,7 @@ def train_and_measure(folder: Path, iterations: int) -> dict[str, Any]:
     metrics = run(make_config(values), folder / "run").metrics
     passes = metrics["stream"]["seconds"]
     return {
-        "samples": read_data(folder / "data").samples,
+        "samples": data.samples,
         "peak": peak() * 1e6,
         "passes": metrics["seconds"]["data"] + sum(passes.values()),
         "step 1": metrics["trunk"]["seconds"],

@@ -5,7 +5,8 @@
 Step 1 of a smooth operator with random points: compressed factor (its Gram matrix), projected loss and gradient at
 equal parameters, and the parameters after 100 steps of Adam, as relative differences from one process. Two
 processes talk through 127.0.0.1. Each contender has processes of its own, one after the other; on cores that they
-must share, more processes prove that numbers agree, not that they come sooner.
+must share, more processes prove that numbers agree, not that they come sooner. One process with the points in
+another order shows what rounding alone does.
 """
 
 import argparse
@@ -32,7 +33,12 @@ from trunkfirst.minimisers import Adam, minimise
 from trunkfirst.training import Fields, ProjectedTrunk, TrunkSettings, trunk_problems
 
 # Name: processes, devices in each.
-CONTENDERS = {"one process": (1, None), "two processes": (2, None), "four virtual devices": (1, 4)}
+CONTENDERS = {
+    "one process": (1, None),
+    "one process, points in another order": (1, None),
+    "two processes": (2, None),
+    "four virtual devices": (1, 4),
+}
 QUANTITIES = ("Gram matrix", "loss", "gradient", "parameters")
 DTYPE = np.dtype(np.float64)
 WARM_UP, STEPS = 20, 100
@@ -65,8 +71,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _draw(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
     for number, (name, *differences, _) in enumerate(rows[1:]):
-        places = np.arange(len(QUANTITIES)) + 0.4 * number - 0.2
-        axes.bar(places, np.maximum(differences, 1e-17), 0.38, label=name)
+        places = np.arange(len(QUANTITIES)) + 0.27 * (number - 1)
+        axes.bar(places, np.maximum(differences, 1e-17), 0.25, label=name)
     axes.axhline(1e-10, color="black", linewidth=0.8, linestyle="--")
     axes.set(yscale="log", ylim=(1e-17, 1e-7), ylabel="difference from one process")
     axes.set_xticks(range(len(QUANTITIES)), QUANTITIES)
@@ -78,6 +84,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--points", type=int, default=2001, help="how many; 2001 is divided by neither 2 nor 4")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--devices", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--shuffle", action="store_true", help=argparse.SUPPRESS)
 
 
 def _run(name: str, file: Path, options: argparse.Namespace) -> dict[str, np.ndarray]:
@@ -85,6 +92,7 @@ def _run(name: str, file: Path, options: argparse.Namespace) -> dict[str, np.nda
     command = [sys.executable, __file__, "--child", str(file), *(["--quick"] if options.quick else [])]
     command += ["--samples", str(options.samples), "--points", str(options.points)]
     command += [] if devices is None else ["--devices", str(devices)]
+    command += ["--shuffle"] if "order" in name else []
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -105,6 +113,8 @@ def _measure(options: argparse.Namespace) -> None:
     join_processes()
     with use_devices(options.devices), jax.enable_x64(True):
         fields = make_fields(options.samples, options.points)
+        order = np.random.default_rng(1).permutation(options.points) if options.shuffle else slice(None)
+        fields = Fields(fields.points[order], fields.outputs[:, order])
         problem = trunk_problems(fields, DTYPE)(1e-3)
         trunk = ProjectedTrunk(TrunkSettings((2, 50, 50, 50, 20), "tanh", "xavier"))
         start = trunk.start(dtype=DTYPE, key=jr.key(0))
@@ -113,7 +123,7 @@ def _measure(options: argparse.Namespace) -> None:
         begin = time.perf_counter()
         end = minimise(problem, start, Adam(), iterations=STEPS, key=jr.key(0), state=warm.state)
         seconds = (time.perf_counter() - begin) / (STEPS - WARM_UP)
-        factor = compress(fields.outputs).factor
+        factor = compress(fields.outputs).factor[:, np.argsort(np.arange(options.points)[order])]
         found = (factor.T @ factor, np.asarray(value), _flat(gradient), _flat(end.state.parameters))
     if is_first():
         np.savez(options.child, **dict(zip(QUANTITIES, found, strict=True)), milliseconds=1e3 * seconds)

@@ -4,8 +4,10 @@ Run by tests in processes of their own, because devices are chosen before JAX is
 """
 
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import equinox as eqx
 import jax
@@ -15,18 +17,53 @@ import jax.random as jr
 import numpy as np
 from helpers import BRANCH, TRUNK, make_network, waves
 
-from trunkfirst.devices import is_first, join_processes, leave_processes, replicate_beside, use_devices
+from trunkfirst.data import ShardedData, write_shards
+from trunkfirst.data._shards import ShardFolder
+from trunkfirst.devices import (
+    in_turn,
+    is_first,
+    join_processes,
+    leave_processes,
+    own_part,
+    replicate_beside,
+    use_devices,
+)
 from trunkfirst.evaluation import evaluate
-from trunkfirst.linear import QR, combine_triangles, compress, tall_qr
+from trunkfirst.linear import QR, RowFactor, compress, tall_qr
+from trunkfirst.linear import _row_factor as row_factor
 from trunkfirst.minimisers import Adam, minimise
 from trunkfirst.regressors import ProjectedNetwork
+from trunkfirst.regressors import _stored_rows as stored_rows
 from trunkfirst.regressors._network import RegressionLoss, spread_loss
-from trunkfirst.training import ProjectedTrunk, TwoStep, as_fields, fit, trunk_problems
+from trunkfirst.training import (
+    Fields,
+    ProjectedTrunk,
+    StandardisedInputs,
+    TwoStep,
+    as_fields,
+    fit,
+    reuse_trunk,
+    trunk_problems,
+)
+from trunkfirst.training import _stream as stream
+from trunkfirst.training import prepare as make_ready
 
 DOUBLE = np.dtype(np.float64)
 # Neither number is divisible by 2 or 4.
 DATA, TEST = waves(131, 33), waves(20, 33, seed=1)
 STEP1 = ProjectedTrunk(TRUNK, Adam(), iterations=100, starts=1)
+STREAMED = TwoStep(STEP1, ProjectedNetwork(BRANCH, iterations=0), inputs=StandardisedInputs(), is_relative=True)
+SHARDS = 14
+# Of what `shard_numbers` gives, that which does not depend on the processes.
+FROM_SHARDS = (
+    "sketched gram",
+    "shards gram",
+    "shards weighted gram",
+    "shards value",
+    "shards gradient",
+    "shards prediction",
+    "shards branch loss",
+)
 
 
 def flat(tree: Any) -> np.ndarray:
@@ -45,27 +82,83 @@ def numbers() -> dict[str, Any]:
     fields = as_fields(DATA)
     problem = trunk_problems(fields, DOUBLE)(1e-3)
     start = replicate_beside(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
-    evaluate: Any = eqx.filter_jit(lambda p, s: p.value_and_grad(s, key=jr.key(0)))
-    compiled = evaluate.lower(problem, start).compile()
+    compiled = value_and_gradient.lower(problem, start).compile()
     value, gradient = compiled(problem, start)
     factor, wide = compress(fields.outputs).factor, compress(fields.outputs[:9]).factor
     Q, R = tall_qr(fields.outputs)
     trained = minimise(problem, start, Adam(), iterations=100, key=jr.key(1))
-    rows = np.array_split(fields.outputs, jax.process_count())[jax.process_index()]
-    combined = combine_triangles(np.linalg.qr(rows, mode="r"))
     basis = QR()(np.vander(DATA.points[:, 0], 6))
     return {
         "gram": factor.T @ factor,
         "wide gram": wide.T @ wide,
         "product": Q @ R,
         "orthogonality": Q.T @ Q,
-        "combined gram": combined.T @ combined,
         "basis": basis.values,
         "value": np.asarray(value),
         "gradient": flat(gradient),
         "after 100 steps of Adam": flat(trained.state.parameters),
         "collectives": collectives(compiled),
     }
+
+
+value_and_gradient: Any = eqx.filter_jit(lambda problem, start: problem.value_and_grad(start, key=jr.key(0)))
+
+
+def sketched_gram() -> np.ndarray:
+    """Of rows that the processes share, through random sketches of theirs; 5 directions, of which 8 are kept."""
+    rows = DATA.outputs[:, :5] @ np.random.default_rng(0).normal(size=(5, 33))
+    with mock.patch.multiple(row_factor, _MOST_COLUMNS=20, _MOST_NUMBERS=33 * 8, _FEWEST_ROWS=8):
+        factor = RowFactor(33)
+        part, parts = own_part()
+        for block in np.array_split(rows, 10)[part::parts]:
+            factor.add(block)
+        factor.combine()
+        found = factor.finish().factor
+    return found.T @ found
+
+
+def from_shards(data: ShardedData) -> dict[str, Any]:
+    """Factors, loss, gradient and predictions where the data are in shards; how often each process read each."""
+    reads, real = np.zeros(SHARDS, int), ShardFolder.read_again
+
+    def counted(folder: ShardFolder, number: int, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
+        reads[number] += 1
+        return real(folder, number, *arguments, **options)
+
+    with (
+        mock.patch.object(ShardFolder, "read_again", counted),
+        mock.patch.object(stream, "_MOST_SAMPLES", 40),
+        mock.patch.object(stored_rows, "_MOST_ROWS", 50),
+    ):
+        fields = make_ready(data, STREAMED, DOUBLE).fields
+        problem = trunk_problems(fields, DOUBLE)(1e-3)
+        start = replicate_beside(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
+        value, gradient = value_and_gradient(problem, start)
+        step1 = reuse_trunk(TRUNK.make(dtype=DOUBLE, key=jr.key(1)), fields)
+        result = fit(data, STREAMED, trunk_result=step1)
+    assert isinstance(fields, Fields)
+    assert fields.factor is not None
+    return {
+        "shards gram": fields.outputs.T @ fields.outputs,
+        "shards weighted gram": fields.factor.T @ fields.factor,
+        "shards value": np.asarray(value),
+        "shards gradient": flat(gradient),
+        "shards prediction": result.operator.predict(TEST.flat_inputs, TEST.points),
+        "shards branch loss": np.asarray(result.diagnostics["branch"]["loss"]),
+        "reads": np.stack(list(in_turn(reads))),
+    }
+
+
+def shard_numbers() -> dict[str, Any]:
+    """`from_shards`, twice: the same bits, in every process."""
+    with tempfile.TemporaryDirectory() as folder:
+        blocks = (DATA.take(rows) for rows in np.array_split(np.arange(DATA.samples), SHARDS))
+        data = write_shards(blocks, Path(folder) / "data")
+        found, again = from_shards(data), from_shards(data)
+    repeated = all(np.array_equal(found[name], again[name]) for name in found)
+    predictions = list(in_turn(found["shards prediction"]))
+    alike = all(np.array_equal(each, predictions[0]) for each in predictions)
+    return found | {"repeated": repeated, "alike": alike, "sketched gram": sketched_gram()}
 
 
 def error() -> float:
@@ -82,7 +175,7 @@ def branch_loss() -> np.ndarray:
 
 
 def everything() -> dict[str, Any]:
-    """All of it, for the mesh there is."""
+    """What is spread over the mesh there is."""
     return numbers() | {"branch loss": branch_loss(), "error": error()}
 
 
@@ -90,7 +183,7 @@ def main(file: str, devices: str | None = None) -> None:
     """Compute and write."""
     join_processes()
     with use_devices(None if devices is None else int(devices)), jax.enable_x64(True):
-        found = everything()
+        found = everything() | (shard_numbers() if devices is None else {})
     if is_first():
         np.savez(Path(file), **found)
     leave_processes(0)

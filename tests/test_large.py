@@ -22,7 +22,8 @@ from trunkfirst.data import OperatorData, ShardedData, write_data, write_shards
 from trunkfirst.errors import CorruptFileError, DataError, MemoryNeedError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.files import read_json
-from trunkfirst.linear import RowFactor, compress, leverage_sample
+from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser, RowFactor, compress, leverage_sample
+from trunkfirst.linear import _blocks as linear_blocks
 from trunkfirst.linear import _row_factor as row_factor
 from trunkfirst.minimisers import solve_ridge, solve_ridge_in_blocks
 from trunkfirst.regressors import BranchSettings, KernelRidge, LinearRidge, ProjectedNetwork
@@ -36,6 +37,7 @@ from trunkfirst.training import (
     TrunkSettings,
     TwoStep,
     fit,
+    reuse_trunk,
     trunk_problems,
 )
 from trunkfirst.training import _projected_trunk as projected_trunk
@@ -304,6 +306,55 @@ def test_a_trunk_from_some_points_serves_at_all(monkeypatch: pytest.MonkeyPatch)
     losses.append(fit(data, method, key=0).diagnostics["trunk"]["loss"])
     assert losses[1] < 3 * losses[0]
     assert losses[0] < 1e-4
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if 64 points were many."""
+    monkeypatch.setattr(linear_blocks, "_BLOCK", 64)
+
+
+@pytest.mark.parametrize("has_zeros", [False, True])
+@pytest.mark.parametrize("orthonormalise", [QR(), SVD(), QR(unit_columns=True)])
+def test_a_basis_at_many_points(
+    orthonormalise: AbstractOrthonormaliser, has_zeros: bool, request: pytest.FixtureRequest
+):
+    rng = np.random.default_rng(0)
+    features, targets = np.vander(rng.uniform(-1, 1, 300), 12), rng.normal(size=(5, 300))
+    features[:, 3] = features[:, 5] + features[:, 7]  # dependent
+    weights = rng.uniform(1, 2, 300)
+    weights[:: 7 if has_zeros else 300] = 0.0 if has_zeros else 1.0
+    weights /= weights.sum()
+    found = [orthonormalise(features, point_weights=weights, targets=targets)]
+    request.getfixturevalue("small_blocks")
+    found.append(orthonormalise(features.copy(), point_weights=weights, targets=targets))
+    for basis in found:
+        gram = (basis.values * (weights * 300 / basis.squared_length)[:, None]).T @ basis.values
+        np.testing.assert_allclose(gram, np.eye(basis.rank), atol=1e-13)
+        np.testing.assert_allclose(features @ basis.transform, basis.values, atol=1e-8)
+    assert found[0].rank == found[1].rank
+    assert found[1].condition == pytest.approx(found[0].condition, rel=1e-9)
+    both = [basis.coefficients(targets, point_weights=weights) @ basis.values.T for basis in found]
+    np.testing.assert_allclose(both[1], both[0], atol=1e-9)
+    if isinstance(orthonormalise, QR) and not has_zeros:  # the signs too
+        np.testing.assert_allclose(found[1].values, found[0].values, atol=1e-9)
+
+
+def test_many_points_in_blocks_give_the_same_operator(tmp_path: Path, request: pytest.FixtureRequest):
+    data = waves(40, 300)
+    method, results = dc.replace(METHOD, branch=LinearRidge()), []
+    for name in ("a", "b"):
+        shards = shards_of(data, tmp_path / name)
+        with jax.enable_x64(True):
+            trunk = TRUNK.network.make(dtype=DOUBLE, key=jr.key(0))
+            step1 = reuse_trunk(trunk, make_ready(shards, method, DOUBLE).fields)
+        results.append(fit(shards, method, key=0, trunk_result=step1))
+        request.getfixturevalue("small_blocks")
+    first, second = (result.diagnostics["trunk"] for result in results)
+    for name in ("loss", "limit", "rank", "condition"):
+        assert second[name] == pytest.approx(first[name], rel=1e-8), name
+    predictions = [result.operator.predict(data.flat_inputs, data.points) for result in results]
+    assert np.abs(predictions[1] - predictions[0]).max() < 1e-9 * np.abs(predictions[0]).max()
 
 
 # -- runs

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import mesh_numbers
 import numpy as np
 import pytest
 from own_problems import OPTIONS, Call, antiderivative
-from test_mesh import ENVIRONMENT, TESTS, alone, assert_same_numbers
+from test_mesh import ENVIRONMENT, TESTS, alone, assert_close, assert_same_numbers
 
 from trunkfirst.data import write_data
 from trunkfirst.devices import Membership, agree, find_membership, first_alone, is_first, share
@@ -65,7 +67,16 @@ def test_two_processes_give_the_numbers_of_one(alone: dict[str, Any], tmp_path: 
         out, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
         assert out == ""
-    assert_same_numbers(np.load(tmp_path / "found.npz"), alone)
+    found = np.load(tmp_path / "found.npz")
+    assert_same_numbers(found, alone)
+    with jax.enable_x64(True):
+        expected = mesh_numbers.shard_numbers()
+    assert_close(found, expected, mesh_numbers.FROM_SHARDS)
+    assert found["repeated"]
+    assert found["alike"]
+    own = np.arange(mesh_numbers.SHARDS) % 2 == np.arange(2)[:, None]  # of the first, and of the second
+    np.testing.assert_array_equal(found["reads"] > 0, own)
+    assert found["reads"].sum() == expected["reads"].sum()
 
 
 STUCK = """

@@ -138,6 +138,11 @@ def keep_checkpoints(folder: Path | str, *, identity: str = "", interval: float 
         _current.reset(token)
 
 
+def journal_files(folder: Path) -> list[Path]:
+    """The files of a journal; beside them there may be larger ones, of `work_folder`."""
+    return [path for pattern in ("*.finished", "*.under-way") for path in sorted(folder.glob(pattern))]
+
+
 def begin_step(name: str) -> Place:
     """The next step of the computation; outside of `keep_checkpoints` one that nothing is known of."""
     journal = _current.get()

@@ -89,18 +89,30 @@ class ShardedData:
             kept = np.delete(np.arange(end - begin), self.left_out[first:last] - begin)
             yield block if len(kept) == end - begin else block.take(kept)
 
+    def block_numbers(self, indices: Int[np.ndarray, " chosen"]) -> Int[np.ndarray, " chosen"]:
+        """In which of the `blocks`, counted from 0, the samples at `indices` are."""
+        return np.searchsorted(self.shards, self._shard_numbers(self._places(indices)))
+
     def take(self, indices: Int[np.ndarray, " chosen"]) -> OperatorData:
         """The samples at `indices`, in memory; of the shards only what belongs to them is read."""
+        return self.assemble(self.take_arrays(indices))
+
+    def take_arrays(self, indices: Int[np.ndarray, " chosen"]) -> dict[str, np.ndarray]:
+        """The arrays with an entry for each of the samples at `indices`."""
         places = self._places(indices)
-        shards = np.searchsorted(self._ends, places, side="right")
-        chosen: dict[str, np.ndarray] = {}
+        shards = self._shard_numbers(places)
+        own = _parted(self.example)[1]
+        chosen = {name: np.empty((len(places), *array.shape[1:]), array.dtype) for name, array in own.items()}
         for number in np.unique(shards):
             rows = np.flatnonzero(shards == number)
             inside = places[rows] - (self._ends[number] - self.counts[number])
             for name, array in self._arrays(int(number), is_mapped=True).items():
-                whole = chosen.setdefault(name, np.empty((len(places), *array.shape[1:]), array.dtype))
-                whole[rows] = array[inside]
-        return self._data(None, chosen)
+                chosen[name][rows] = array[inside]
+        return chosen
+
+    def assemble(self, arrays: Arrays) -> OperatorData:
+        """Samples from their arrays, with what all of them share."""
+        return self._data(None, arrays)
 
     def some(self, most: int, *, seed: int = 0) -> OperatorData:
         """At most so many samples, drawn at random, in memory; all, in their order, if there are no more."""
@@ -121,6 +133,9 @@ class ShardedData:
             raise DataError(f"indices: {indices.min()} to {indices.max()}, but there are {self.samples} samples")
         before = np.searchsorted(self.left_out - np.arange(len(self.left_out)), indices, side="right")
         return indices + before
+
+    def _shard_numbers(self, places: Int[np.ndarray, " chosen"]) -> Int[np.ndarray, " chosen"]:
+        return np.searchsorted(self._ends, places, side="right")
 
     def _arrays(self, number: int, *, is_mapped: bool = False) -> dict[str, np.ndarray]:
         count, (_, own) = int(self.counts[number]), _parted(self.example)

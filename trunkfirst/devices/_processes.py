@@ -14,16 +14,19 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jaxtyping import Int
 
 from ..errors import LostProcessError, UsageError
 
 HEARTBEAT_SECONDS = 15
 PATIENCE_SECONDS = 600.0
+# Bytes that are told at once: a few copies of them are made on the way.
+_TOLD_BYTES = 2**26
 Value = TypeVar("Value")
 
 
@@ -156,6 +159,11 @@ def is_first() -> bool:
     return not is_several() or jax.process_index() == 0
 
 
+def own_part() -> tuple[int, int]:
+    """Which part of the work this process has, and how many parts there are; alone all of it, (0, 1)."""
+    return (jax.process_index(), jax.process_count()) if is_several() else (0, 1)
+
+
 def agree(value: Value) -> Value:
     """What the first process holds for it: a number, a text, or lists of them."""
     return json.loads(share(json.dumps(value).encode())) if is_several() else value
@@ -206,11 +214,48 @@ def allgather(array: Any, *, is_spread: bool = False) -> np.ndarray:
         return np.asarray(multihost_utils.process_allgather(array, tiled=is_spread))
 
 
-def _told(array: np.ndarray) -> np.ndarray:
+def summed(array: np.ndarray) -> np.ndarray:
+    """The sum of the arrays of all processes, added in their order: the same bits in each."""
+    return np.sum(allgather(array), axis=0) if is_several() else array
+
+
+def in_turn(array: np.ndarray) -> Iterator[np.ndarray]:
+    """The arrays of all processes, one after the other, the same in each; they may have different lengths.
+
+    Whoever is early waits for as long as it takes: what comes before may be a pass over all data.
+    """
+    if not is_several():
+        yield array
+        return
+    with waiting(without_end=True):
+        lengths = allgather(np.asarray(len(array)))
+    for source, length in enumerate(lengths):
+        is_own = source == jax.process_index()
+        whole = np.ascontiguousarray(array) if is_own else np.empty((length, *array.shape[1:]), array.dtype)
+        # Bytes arrive as they are; numbers would be added to zeros, which spoils the sign of -0.
+        content = whole.reshape(-1).view(np.uint8)
+        for begin in range(0, len(content), _TOLD_BYTES):
+            told = _told(content[begin : begin + _TOLD_BYTES], source)
+            if not is_own:
+                content[begin : begin + _TOLD_BYTES] = told
+        yield whole
+
+
+def join_rows(own: np.ndarray, places: Int[np.ndarray, " own"], count: int) -> np.ndarray:
+    """An array of `count` rows of which every process gives those at its `places`; alone all, in order."""
+    if not is_several():
+        return own
+    whole = np.empty((count, *own.shape[1:]), own.dtype)
+    for at, rows in zip(list(in_turn(places)), in_turn(own), strict=True):
+        whole[at] = rows
+    return whole
+
+
+def _told(array: np.ndarray, source: int = 0) -> np.ndarray:
     from jax.experimental import multihost_utils
 
     with jax.enable_x64(True), waiting():
-        return np.asarray(multihost_utils.broadcast_one_to_all(array))
+        return np.asarray(multihost_utils.broadcast_one_to_all(array, is_source=jax.process_index() == source))
 
 
 @contextlib.contextmanager

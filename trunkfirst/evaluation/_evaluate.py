@@ -11,7 +11,7 @@ from jaxtyping import Float
 from ..data import AnyData, OperatorData, ScatteredData
 from ..linear import SVD, projection, relative_errors
 from ..networks import Operator, Trunk
-from ..training import ScatteredFields, is_free, make_fields
+from ..training import ScatteredFields, is_free, make_fields, trunk_values
 
 Errors = Float[np.ndarray, " samples"]
 Outputs = Float[np.ndarray, "samples points"] | Float[np.ndarray, "samples points channels"]
@@ -112,8 +112,9 @@ def conditional_optimum(operator: Operator, data: AnyData) -> Outputs:
     """
     with jax.enable_x64(operator.dtype == np.float64):
         fields = make_fields(data, operator.trunk.encoder, operator.output, None)
-        functions = Trunk(operator.trunk.network)(jnp.asarray(fields.points, operator.dtype))  # encoded already
-        features = np.asarray(functions if operator.transform is None else functions @ operator.transform, float)
+        functions = trunk_values(Trunk(operator.trunk.network), fields.points, operator.dtype)  # encoded already
+        features = functions if operator.transform is None else functions @ np.asarray(operator.transform)
+        features = features.astype(float, copy=False)
         if isinstance(fields, ScatteredFields):
             coefficients = _own_least_squares(features, fields).reshape(data.samples, -1)
             return operator.scattered_fields(coefficients, np.nan_to_num(data.points))

@@ -55,9 +55,15 @@ def principal_rows(
     """Singular values, right singular vectors as rows, and the sum of squares that `tolerance` leaves out."""
     with one_blas_thread():
         s, W = _right_singular_vectors(matrix)
-    tails = np.cumsum(s[::-1] ** 2)[::-1]
+    rank, discarded = sufficient_rank(s, tolerance)
+    return s[:rank], W[:rank], discarded
+
+
+def sufficient_rank(values: Float[np.ndarray, " values"], tolerance: float) -> tuple[int, float]:
+    """How many singular values to keep, and the sum of squares of the others, which `tolerance` leaves out."""
+    tails = np.cumsum(values[::-1] ** 2)[::-1]
     rank = max(1, int((tails > tolerance**2 * tails[0]).sum()))
-    return s[:rank], W[:rank], float(tails[rank]) if rank < len(s) else 0.0
+    return rank, float(tails[rank]) if rank < len(values) else 0.0
 
 
 def _right_singular_vectors(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

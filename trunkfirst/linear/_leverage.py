@@ -3,6 +3,8 @@
 import numpy as np
 from jaxtyping import Float, Int
 
+from ._blocks import row_blocks
+from ._tall_qr import wide_triangle
 from ._threads import one_blas_thread
 
 # Directions below this share of the largest are noise, and would draw points for nothing.
@@ -25,10 +27,11 @@ def leverage_sample(
     """
     shares = weights / weights.sum()
     with one_blas_thread():
-        basis, R = np.linalg.qr(factor.T)
-        U, s, _ = np.linalg.svd(R)
-    used = U[:, s > _NOISE * s[0]]
-    leverage = np.mean((basis @ used) ** 2, axis=1) if s[0] > 0 else shares
+        _, s, W = np.linalg.svd(wide_triangle(factor), full_matrices=False)
+        used = s > _NOISE * s[0]
+        to_basis = W[used] / s[used, None]  # times the factor: an orthonormal basis of its rows
+        squares = [np.mean((to_basis @ factor[:, block]) ** 2, axis=0) for block in row_blocks(factor.shape[1])]
+    leverage = np.concatenate(squares) if s[0] > 0 else shares
     chances = (leverage + shares) / np.sum(leverage + shares)
     times = np.random.default_rng(seed).multinomial(count, chances)
     drawn = np.flatnonzero(times)

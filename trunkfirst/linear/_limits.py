@@ -5,6 +5,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 
+from ._blocks import is_long
+from ._tall_qr import wide_triangle
 from ._threads import one_blas_thread
 
 # Shares of the mean square: where rounding begins, and below which the number of functions limits nothing.
@@ -45,6 +47,10 @@ def is_limited_by_network(outputs: Outputs, limit: float) -> bool:
 
 
 def _singular_values(matrix: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " values"]:
-    is_tall = matrix.shape[0] > 2 * matrix.shape[1]  # then a small triangle has the same singular values
+    rows, columns = matrix.shape
     with one_blas_thread():
-        return np.linalg.svd(np.linalg.qr(matrix, mode="r") if is_tall else matrix, compute_uv=False)
+        # A small triangle has the same singular values.
+        if rows > 2 * columns:
+            return np.linalg.svd(np.linalg.qr(matrix, mode="r"), compute_uv=False)
+        is_wide = is_long(matrix.T) and columns > 2 * rows
+        return np.linalg.svd(wide_triangle(matrix) if is_wide else matrix, compute_uv=False)

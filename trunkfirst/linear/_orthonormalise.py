@@ -7,6 +7,8 @@ the rank, and T maps the N + 1 trunk functions to `rank` orthonormal ones.
 
 import abc
 import dataclasses as dc
+import functools as ft
+from collections.abc import Iterable
 
 import numpy as np
 import scipy.linalg
@@ -14,7 +16,8 @@ from jaxtyping import Float, Int
 
 from ..devices import current_mesh
 from ..errors import DataError
-from ._tall_qr import householder_signs, tall_qr
+from ._blocks import is_long, multiply_in_place, row_blocks
+from ._tall_qr import householder_signs, tall_qr_in_place
 from ._threads import one_blas_thread
 
 Matrix = Float[np.ndarray, "_ _"]
@@ -49,7 +52,8 @@ class Orthonormal:
         """The coefficients of the best approximation of each output: Q^T U in the inner product of Q."""
         points = len(self.values)
         weights = np.full(points, 1 / points) if point_weights is None else point_weights
-        return (outputs * (weights * points / self.squared_length)) @ self.values
+        factors = weights * points / self.squared_length
+        return _sum((outputs[:, b] * factors[b]) @ self.values[b] for b in row_blocks(points))
 
 
 @dc.dataclass(frozen=True)
@@ -83,32 +87,49 @@ class AbstractOrthonormaliser(abc.ABC):
         weights = np.full(points, 1 / points) if point_weights is None else point_weights
         roots = np.sqrt(weights * points / squared_length).astype(features.dtype)
         weighted = features * roots[:, None]
-        lengths = np.linalg.norm(weighted, axis=0)
+        lengths = np.sqrt(_sum(np.sum(weighted[b] * weighted[b], axis=0) for b in row_blocks(points)))
         scales = np.where(lengths > 0, lengths, 1.0)
+        weighted /= scales
         with one_blas_thread():
-            Q, T, R, sizes = self.factorise(weighted / scales)
-            rank = self._rank(Q, sizes, None if targets is None else targets * roots)
+            Q, T, R, sizes = self.factorise(weighted)
+            rank = self._rank(Q, sizes, targets, roots)
         condition = float(sizes[0] / sizes[rank - 1])
         transform = T[:, :rank] / scales[:, None]
-        # Q itself, not Phi T: for a nearly dependent Phi that product has lost digits. A point without weight
-        # has no row in Q.
-        values = np.divide(Q[:, :rank], roots[:, None], out=features @ transform, where=roots[:, None] > 0)
-        return Orthonormal(values, transform, R[:rank] * scales, condition, squared_length)
+        return Orthonormal(
+            _values(Q[:, :rank], roots, features, transform),
+            transform,
+            R[:rank] * scales,
+            condition,
+            squared_length,
+        )
 
     @abc.abstractmethod
     def factorise(self, scaled: Matrix) -> tuple[Matrix, Matrix, Matrix, Float[np.ndarray, " kept"]]:
-        """Q, T, R and the falling sizes of the directions, for columns of unit length."""
+        """Q, T, R and the falling sizes of the directions, for columns of unit length, which are written over."""
 
-    def _rank(self, Q: Matrix, sizes: Float[np.ndarray, " kept"], targets: Matrix | None) -> int:
+    def _rank(
+        self,
+        Q: Matrix,
+        sizes: Float[np.ndarray, " kept"],
+        targets: Matrix | None,
+        roots: Float[np.ndarray, " points"],
+    ) -> int:
         if self.tolerance is not None or targets is None:
             return int((sizes > (self.tolerance or 0.0) * sizes[0]).sum())
-        return smallest_sufficient_rank(Q, targets)
+        return smallest_sufficient_rank(Q, targets, roots=roots)
 
 
-def smallest_sufficient_rank(Q: Matrix, targets: Matrix, *, allowance: float = 0.01) -> int:
-    """The fewest leading columns of Q whose projection error is within `allowance` of that of all of them."""
-    coefficients = targets @ Q
-    remainder = float(np.sum((targets - coefficients @ Q.T) ** 2))
+def smallest_sufficient_rank(
+    Q: Matrix, targets: Matrix, *, roots: Float[np.ndarray, " points"] | None = None, allowance: float = 0.01
+) -> int:
+    """The fewest leading columns of Q whose projection error is within `allowance` of that of all of them.
+
+    The targets are multiplied by the `roots` of weights first.
+    """
+    factors = np.ones(len(Q)) if roots is None else roots
+    blocks = row_blocks(len(Q))
+    coefficients = _sum((targets[:, b] * factors[b]) @ Q[b] for b in blocks)
+    remainder = sum(float(np.sum((targets[:, b] * factors[b] - coefficients @ Q[b].T) ** 2)) for b in blocks)
     # Added up from the tail: the difference of two large sums would lose every digit.
     tails = np.cumsum(np.sum(coefficients**2, axis=0)[::-1])[::-1]
     return max(1, int((tails > allowance * remainder).sum()))
@@ -121,13 +142,30 @@ def _above_rounding(sizes: Float[np.ndarray, " all"], shape: tuple[int, int]) ->
     return rank
 
 
+def _sum(parts: Iterable[np.ndarray]) -> np.ndarray:
+    return ft.reduce(np.add, parts)
+
+
+def _values(
+    Q: Matrix, roots: Float[np.ndarray, " points"], features: Matrix, transform: Matrix
+) -> Float[np.ndarray, "points rank"]:
+    """Q itself without the roots, not Phi T: for a nearly dependent Phi that product has lost digits.
+
+    A point without weight has no row in Q. Where points are many and all have one, Q is written over.
+    """
+    is_over = is_long(Q) and bool((roots > 0).all())
+    out = Q if is_over else features @ transform
+    return np.divide(Q, roots[:, None], out=out, where=roots[:, None] > 0)
+
+
 def _pivoted_qr(matrix: Matrix) -> tuple[Matrix, Matrix, Int[np.ndarray, " columns"]]:
-    if current_mesh() is not None and len(matrix) > matrix.shape[1]:
-        Q, small = tall_qr(matrix)
+    if is_long(matrix) or (current_mesh() is not None and len(matrix) > matrix.shape[1]):
+        Q, small = tall_qr_in_place(matrix)
         inner, R, order = _pivoted(small)
-        Q = Q @ inner
+        multiply_in_place(Q, inner)
         signs = householder_signs(Q[: len(R)])
-        return Q * signs, R * signs[:, None], order
+        Q *= signs
+        return Q, R * signs[:, None], order
     return _pivoted(matrix)
 
 
@@ -151,7 +189,8 @@ class QR(AbstractOrthonormaliser):
         columns = scaled.shape[1]
         # Columns of equal length leave the pivoting to rounding; a slight tilt prefers them in their order.
         tilt = (1 - 1e-3 * np.arange(columns) / columns).astype(scaled.dtype)
-        Q, R, order = _pivoted_qr(scaled * tilt)
+        scaled *= tilt
+        Q, R, order = _pivoted_qr(scaled)
         sizes = np.abs(np.diag(R))
         rank = _above_rounding(sizes, scaled.shape)
         T = np.zeros((columns, rank), scaled.dtype)
@@ -166,7 +205,12 @@ class SVD(AbstractOrthonormaliser):
     """Singular value decomposition: ordered modes, the largest first (RiemannONets' choice)."""
 
     def factorise(self, scaled: Matrix) -> tuple[Matrix, Matrix, Matrix, Float[np.ndarray, " kept"]]:
-        Q, s, W = np.linalg.svd(scaled, full_matrices=False)
+        if is_long(scaled):
+            Q, small = tall_qr_in_place(scaled)
+            inner, s, W = np.linalg.svd(small)
+            multiply_in_place(Q, inner)
+        else:
+            Q, s, W = np.linalg.svd(scaled, full_matrices=False)
         rank = _above_rounding(s, scaled.shape)
         sizes, modes = s[:rank], W[:rank]
         return Q[:, :rank], modes.T / sizes, sizes[:, None] * modes, sizes

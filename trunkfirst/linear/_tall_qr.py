@@ -1,7 +1,8 @@
-"""QR of matrices with many rows: on the host, or spread over a mesh of devices (TSQR).
+"""QR of matrices with many rows: on the host, in blocks, or spread over a mesh of devices (TSQR).
 
-Demmel, Grigori, Hoemmen and Langou (2012): every device factorises its own rows, and the small triangles together
-are factorised once more. `jnp.linalg.qr` of a spread matrix would bring all rows to every device instead.
+Demmel, Grigori, Hoemmen and Langou (2012): every block, or device, factorises its own rows, and the small
+triangles together are factorised once more. `jnp.linalg.qr` of a spread matrix would bring all rows to every
+device instead.
 """
 
 import functools as ft
@@ -13,8 +14,8 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
-from ..devices import ROWS, allgather, current_mesh, gather_rows, is_several, spread_rows
-from ._threads import one_blas_thread
+from ..devices import ROWS, current_mesh, gather_rows, spread_rows
+from ._blocks import row_blocks
 
 Matrix = Float[np.ndarray, "_ _"]
 
@@ -25,6 +26,29 @@ def tall_qr(matrix: Float[np.ndarray, "rows columns"]) -> tuple[Matrix, Matrix]:
         return np.linalg.qr(matrix)
     Q, R = spread_qr(matrix)
     return gather_rows(Q, len(matrix)), np.asarray(R)
+
+
+def tall_qr_in_place(matrix: Float[np.ndarray, "rows columns"]) -> tuple[Matrix, Matrix]:
+    """The same for a matrix that may be written over: without a mesh Q takes its place, block by block."""
+    if current_mesh() is not None:
+        Q, R = tall_qr(matrix)
+        return np.array(Q), R
+    triangles: list[Matrix] = []
+    blocks = row_blocks(len(matrix))
+    for block in blocks:
+        matrix[block], R = np.linalg.qr(matrix[block])
+        triangles.append(R)
+    upper, R = np.linalg.qr(np.concatenate(triangles))
+    for block, part in zip(blocks, np.split(upper, len(blocks)), strict=True):
+        matrix[block] = matrix[block] @ part
+    return matrix, R
+
+
+def wide_triangle(matrix: Float[np.ndarray, "rows columns"]) -> Matrix:
+    """R with R^T R = matrix matrix^T, for few rows of many columns, which are looked at in blocks."""
+    columns = row_blocks(matrix.shape[1])
+    triangles = [np.linalg.qr(matrix[:, block].T, mode="r") for block in columns]
+    return np.linalg.qr(np.concatenate(triangles), mode="r")  # pyright: ignore[reportReturnType]
 
 
 def triangle(matrix: Float[np.ndarray, "rows columns"]) -> Matrix:
@@ -42,16 +66,6 @@ def spread_qr(
     assert mesh is not None
     with jax.enable_x64(True):
         return _tsqr_on(mesh)(spread_rows(matrix))
-
-
-def combine_triangles(triangle: Float[np.ndarray, "kept columns"]) -> Matrix:
-    """The triangle of all rows, from that of the rows that each process has read; the same in every process.
-
-    Alone it is the triangle of one's own rows. A process without rows gives one of zeros.
-    """
-    stacked = allgather(triangle).reshape(-1, triangle.shape[1]) if is_several() else triangle
-    with one_blas_thread():
-        return np.linalg.qr(stacked, mode="r")  # pyright: ignore[reportReturnType]
 
 
 def householder_signs(top: Float[np.ndarray, "columns columns"]) -> Float[np.ndarray, " columns"]:

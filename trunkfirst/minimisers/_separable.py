@@ -13,8 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
+import numpy as np
 from jaxtyping import Array, Float
 
+from ..devices import summed
 from ._abstract import AbstractObjective, Parameters
 
 
@@ -85,7 +87,10 @@ def solve_ridge_in_blocks(
     blocks: Callable[[], Iterable[tuple[Float[Array, "rows columns"], Float[Array, "rows outputs"]]]],
     ridge: float,
 ) -> Float[Array, "columns outputs"]:
-    """The same for more rows than memory holds: `blocks()`, called three times, gives Phi and B in blocks."""
+    """The same for more rows than memory holds: `blocks()`, called three times, gives Phi and B in blocks.
+
+    Several processes each give their own.
+    """
     gram, right = _sums((Phi.T @ Phi, Phi.T @ B) for Phi, B in blocks())
     factor = _factorise(gram, ridge)
     A = jsl.cho_solve(factor, right)
@@ -103,4 +108,5 @@ def _factorise(
 
 
 def _sums(blocks: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
-    return ft.reduce(lambda sums, block: tuple(a + b for a, b in zip(sums, block, strict=True)), blocks)
+    own = ft.reduce(lambda sums, block: tuple(a + b for a, b in zip(sums, block, strict=True)), blocks)
+    return tuple(jnp.asarray(summed(np.asarray(part))) for part in own)

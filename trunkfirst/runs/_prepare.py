@@ -11,7 +11,7 @@ import numpy as np
 from ..data import AnyData, ShardedData, Split, read_data
 from ..devices import first_alone
 from ..problems import get_problem, make_data
-from ..training import samples_in_memory
+from ..training import samples_in_memory, take_together
 from ._config import DataSection, RunConfig
 from ._needs import check_file, check_memory
 from ._reporter import Reporter, Silent
@@ -105,7 +105,7 @@ def _prepare_shards(data: ShardedData, section: DataSection, start: float, repor
         f"{data.samples:,} samples in {len(data.counts):,} shards: {count:,} of them, at random, in memory for "
         f"choosing and judging ({validations:,} for validation, {tests:,} for test); all but the latter train"
     )
-    part = data.take(order)
+    part = take_together(data, order)
     split = Split(train=train, validation=validation, test=test)
     aside = order[: tests + validations] if section.hold_validation else order[:tests]
     return Prepared(part, split, time.perf_counter() - start, section.hold_validation, data.without(aside))

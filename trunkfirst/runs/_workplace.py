@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoints import is_keeping_checkpoints, keep_checkpoints, lock_folder, remember
+from ..checkpoints import is_keeping_checkpoints, journal_files, keep_checkpoints, lock_folder, remember
 from ..data import AnyData, ShardedData
 from ..devices import is_first, is_several, share
 from ..errors import DataError, OutputNotWritableError, Terminated, TrunkfirstError, UsageError
@@ -85,7 +85,7 @@ def _tell(folder: Path, request: str) -> None:
     """Say where the first process works, to its launcher and to the others, and what is there to go on from."""
     note_folder(str(folder.resolve()))
     if is_several():
-        places = (path for path in (folder / CHECKPOINTS).iterdir() if path.name != _REQUEST)
+        places = journal_files(folder / CHECKPOINTS)
         files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in places}
         told = {"folder": str(folder.resolve()), "identity": _identity(request), "files": files}
         share(json.dumps(told).encode())

@@ -33,8 +33,8 @@ from ._prepared import Prepared, input_groups, prepare
 from ._projected_trunk import ProjectedTrunk, reuse_trunk, trunk_problems
 from ._result import FitResult
 from ._separate_trunks import SeparateTrunks
-from ._stream import samples_in_memory
-from ._trunks import AbstractTrunkFit, TrunkResult, TrunkSettings
+from ._stream import samples_in_memory, take_together
+from ._trunks import AbstractTrunkFit, TrunkResult, TrunkSettings, trunk_values
 from ._two_step import Targets, make_targets
 
 __all__ = [
@@ -84,5 +84,7 @@ __all__ = [
     "relative_weights",
     "reuse_trunk",
     "samples_in_memory",
+    "take_together",
     "trunk_problems",
+    "trunk_values",
 ]

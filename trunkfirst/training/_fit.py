@@ -58,13 +58,15 @@ def fit(
     dtype = np.dtype(np.float64 if method.precision == "double" else np.float32)
     with use_devices(devices), jax.enable_x64(True):
         key = jr.key(int(key)) if isinstance(key, int | np.integer) else key
-        prepared = prepare(data, method, dtype)
+        # Handed over, not kept here: what is no longer needed of large data can then be given back.
         if isinstance(method, TwoStep):
-            result = fit_two_step(prepared, method, key=key, trunk_result=trunk_result, on_step=on_step)
+            result = fit_two_step(
+                prepare(data, method, dtype), method, key=key, trunk_result=trunk_result, on_step=on_step
+            )
         elif isinstance(method, Monolithic):
-            result = fit_monolithic(prepared, method, key=key, on_step=on_step)
+            result = fit_monolithic(prepare(data, method, dtype), method, key=key, on_step=on_step)
         else:
-            result = fit_monolithic_projected(prepared, method, key=key, on_step=on_step)
+            result = fit_monolithic_projected(prepare(data, method, dtype), method, key=key, on_step=on_step)
     if throw and result.status == "diverged":
         bad = next(step for step in result.history if not math.isfinite(step.loss))
         raise DivergedError(

@@ -6,6 +6,7 @@ samples here, so A is the paper's transposed.
 
 import abc
 import dataclasses as dc
+import itertools
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..devices import spread_rows
 from ..errors import ValueRangeError
-from ..linear import compress
+from ..linear import compress, row_blocks
 from ..minimisers import AbstractObjective, Parameters, draw
 from ..networks import Branch, Trunk
 from ._fields import Fields
@@ -189,6 +190,7 @@ def plain_loss(
     p: float,
 ) -> float:
     """Mean of |error|^p without weights: what is reported, whatever was minimised."""
-    blocks = range(0, len(outputs), 4096)
-    sums = [np.sum(np.abs(coefficients[i : i + 4096] @ features.T - outputs[i : i + 4096]) ** p) for i in blocks]
+    rows = [slice(begin, begin + 4096) for begin in range(0, len(outputs), 4096)]
+    blocks = itertools.product(row_blocks(len(features)), rows)
+    sums = [np.sum(np.abs(coefficients[k] @ features[i].T - outputs[k, i]) ** p) for i, k in blocks]
     return float(np.sum(sums)) / outputs.size

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..data import AnyData, ShardedData
+from ..data import AnyData, ShardedData, some_indices
 from ..networks import AbstractEncoder, Branch, Operator, OutputMap, Parallel, Trunk
 from ._encodings import channel_weights, encoded, mean_squares
-from ._fields import AnyFields, make_fields
+from ._fields import AnyFields, Fields, make_fields
 from ._methods import Method, TwoStep
-from ._stream import Stream, check_streams, samples_in_memory
+from ._stream import Stream, check_streams, samples_in_memory, take_together
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -41,6 +41,12 @@ class Prepared:
     def rows(self) -> int:
         """How many output functions there are in all: samples times channels."""
         return self.fields.samples if self.stream is None else self.stream.rows
+
+    def after_step1(self) -> "Prepared":
+        """Without the factor, which may be large and has served."""
+        if not isinstance(self.fields, Fields):
+            return self
+        return dc.replace(self, fields=dc.replace(self.fields, factor=None))
 
     def operator(self, branch: Branch, trunk: Trunk, transform: Array | None) -> Operator:
         """The operator of a trunk and a branch that were trained on this."""
@@ -78,18 +84,20 @@ def prepare(data: AnyData | ShardedData, method: Method, dtype: np.dtype) -> Pre
 
 
 def _prepare_stream(data: ShardedData, method: TwoStep, dtype: np.dtype) -> Prepared:
-    some = data.some(samples_in_memory(data))
+    some = take_together(data, some_indices(data.samples, samples_in_memory(data), seed=0))
     output, coordinates = method.outputs.fit(some), method.coordinates.fit_in(some, dtype)
     encoder = method.inputs.fit_in(some, dtype)
     is_relative = method.is_relative and (output is None or not output.is_positive)
     usual = mean_squares(some) if is_relative else None
     stream = Stream(data, encoder, coordinates, output, usual, dtype)
     stream.notes["samples_in_memory"] = some.samples
+    inputs, groups = encoded(encoder, some.flat_inputs, dtype), input_groups(encoder, some.flat_inputs.shape[1])
+    del some  # before more memory is asked for
     fields, mean_weight = stream.compressed()
     return Prepared(
         fields,
-        encoded(encoder, some.flat_inputs, dtype),
-        input_groups(encoder, some.flat_inputs.shape[1]),
+        inputs,
+        groups,
         None,
         dtype,
         encoder,

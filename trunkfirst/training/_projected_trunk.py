@@ -10,9 +10,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..devices import spread_rows
+from ..devices import own_part, spread_rows
 from ..errors import UsageError
-from ..linear import compress, leverage_sample
+from ..linear import compress, leverage_sample, row_blocks
 from ..minimisers import (
     LBFGS,
     AbstractFeatures,
@@ -24,6 +24,7 @@ from ..minimisers import (
     Stopping,
     minimise,
     solve_ridge,
+    solve_ridge_in_blocks,
 )
 from ..networks import ACTIVATIONS, Perceptron, Trunk
 from ._bilinear import hidden_layers
@@ -211,9 +212,18 @@ def _least_squares(trunk: Trunk, fields: AnyFields, ridge: float) -> Float[np.nd
     if isinstance(fields, ScatteredFields):
         solved = scattered_problem(fields, ridge, dtype).coefficients(trunk.network)
         return np.asarray(solved).reshape(fields.samples, -1)
-    roots = jnp.asarray(np.sqrt(mean_one(fields.point_weights, len(fields.points))), dtype)
-    Phi = jnp.asarray(trunk_values(trunk, fields.points, dtype)) * roots[:, None]
-    return np.asarray(_solve(Phi, jnp.asarray(fields.outputs, dtype).T * roots[:, None], ridge)).T
+    roots = np.sqrt(mean_one(fields.point_weights, len(fields.points)))
+
+    def rows(block: slice) -> tuple[Array, Array]:
+        root = jnp.asarray(roots[block], dtype)[:, None]
+        Phi = jnp.asarray(trunk_values(trunk, fields.points[block], dtype))
+        return Phi * root, jnp.asarray(fields.outputs[:, block], dtype).T * root
+
+    blocks = row_blocks(len(fields.points))
+    if len(blocks) == 1:
+        return np.asarray(_solve(*rows(blocks[0]), ridge)).T
+    part, parts = own_part()
+    return np.asarray(solve_ridge_in_blocks(lambda: map(rows, blocks[part::parts] or [slice(0, 0)]), ridge)).T
 
 
 def trunk_loss(trunk: Trunk, A: Float[np.ndarray, "rows functions"], fields: AnyFields, *, p: float) -> float:

@@ -16,13 +16,14 @@ from typing import Any, BinaryIO
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..checkpoints import Place, Snapshot, begin_step, work_folder
 from ..data import OperatorData, ShardedData
+from ..devices import is_several, join_rows, own_part, summed
 from ..errors import CorruptFileError, UsageError
 from ..files import atomic_write, read_json, sha256_of, write_json
-from ..linear import AbstractOrthonormaliser, Orthonormal, RowFactor, row_factor_bytes
+from ..linear import AbstractOrthonormaliser, Orthonormal, RowFactor, row_blocks, row_factor_bytes
 from ..networks import AbstractEncoder, OutputMap
 from ..regressors import StoredRows
 from ._encodings import encoded, unscaled_weights
@@ -33,7 +34,7 @@ from ._outputs import check_positive
 from ._projected_trunk import ProjectedTrunk
 
 # Samples, and numbers of theirs (256 MiB), that encoders and output map are fitted to.
-_MOST_SAMPLES, _MOST_NUMBERS, _FEWEST_SAMPLES = 20_000, 2**25, 100
+_MOST_SAMPLES, _MOST_NUMBERS, _FEWEST_SAMPLES = 20_000, 2**25, 32
 # Larger states of the first pass are not written down on the way: that would take longer than the pass.
 _LARGEST_SNAPSHOT = 2**28
 
@@ -43,6 +44,14 @@ Rows = Float[np.ndarray, "rows points"]
 def samples_in_memory(data: ShardedData) -> int:
     """How many samples what cannot be had in a stream is made from: 20,000, or fewer large ones."""
     return min(data.samples, _MOST_SAMPLES, max(_FEWEST_SAMPLES, _MOST_NUMBERS // data.numbers))
+
+
+def take_together(data: ShardedData, indices: Int[np.ndarray, " chosen"]) -> OperatorData:
+    """The samples at `indices`, in memory; of several processes each reads those of its own shards alone."""
+    part, parts = own_part()
+    own = np.flatnonzero(data.block_numbers(indices) % parts == part)
+    arrays = data.take_arrays(indices[own])
+    return data.assemble({name: join_rows(array, own, len(indices)) for name, array in arrays.items()})
 
 
 def check_streams(method: Method) -> TwoStep:
@@ -80,8 +89,12 @@ class Stream:
     def blocks(
         self, first: int = 0
     ) -> Iterator[tuple[OperatorData, Rows, Float[np.ndarray, "samples channels"] | None]]:
-        """From the `first` block on: samples, raw fields, and weights that are not yet scaled to mean 1."""
-        for block in self.data.blocks(first):
+        """From the `first` on, blocks of samples, raw fields, and weights that are not yet scaled to mean 1.
+
+        They are those of this process: of several, each has its own.
+        """
+        part, parts = own_part()
+        for block in self.data.blocks(part + first * parts, parts):
             check_positive(block, self.output is not None and self.output.is_positive)
             yield block, raw_rows(block, self.output)[0], unscaled_weights(block, self.usual)
 
@@ -97,15 +110,17 @@ class Stream:
             found = place.saved.arrays
         else:
             found = self._factors(bare, place)
-            place.finish(lambda: Snapshot(found))
-        scale, weight = np.sqrt(len(found["plain"]) / self.rows), float(found["weight"])
-        factor = found["weighted"] * scale / np.sqrt(weight) if "weighted" in found else None
+            if sum(array.nbytes for array in found.values()) <= _LARGEST_SNAPSHOT:
+                place.finish(lambda: Snapshot(found))
         self.notes.update(rank=len(found["plain"]), discarded_share=float(found["discarded"]))
         self.notes["seconds"]["compression"] = time.perf_counter() - begin
-        return dc.replace(bare, outputs=found["plain"] * scale, factor=factor), weight
+        return dc.replace(bare, outputs=found["plain"], factor=found.get("weighted")), float(found["weight"])
 
     def _factors(self, bare: Fields, place: Place) -> dict[str, np.ndarray]:
-        """Of the outputs as they are, and with all weights, if there are any; and the mean of those of samples."""
+        """Of the outputs as they are, and with all weights; and the mean of those of samples.
+
+        As many rows as there are directions have the mean squares of all.
+        """
         roots = np.sqrt(mean_one(bare.point_weights, len(bare.points)))
         work = _Work.begin(len(bare.points), place)
         for _, rows, weights in self.blocks(work.blocks):
@@ -114,14 +129,19 @@ class Stream:
                 work.total += float(weights.sum())
                 work.weighted.add(rows * roots * np.sqrt(weights).reshape(-1, 1))
             work.blocks += 1
-            if row_factor_bytes(len(roots)) <= _LARGEST_SNAPSHOT:
+            if row_factor_bytes(len(roots)) <= _LARGEST_SNAPSHOT and not is_several():
                 place.keep(work.snapshot)
+        work.combine()
         plain = work.plain.finish()
-        share = plain.discarded / max(float(np.sum(plain.factor**2)), np.finfo(float).tiny)
-        found = {"plain": plain.factor, "discarded": np.asarray(share), "weight": np.asarray(1.0)}
+        share = plain.discarded / max(float(np.vdot(plain.factor, plain.factor)), np.finfo(float).tiny)
+        scale = np.sqrt(len(plain.factor) / self.rows)
+        outputs = np.multiply(plain.factor, scale, out=plain.factor)
+        found = {"plain": outputs, "discarded": np.asarray(share), "weight": np.asarray(1.0)}
         if work.total == 0:
-            return found
-        return {**found, "weight": np.asarray(work.total / self.rows), "weighted": work.weighted.finish().factor}
+            return found | {"weighted": outputs if bare.point_weights is None else outputs * roots}
+        weight, factor = work.total / self.rows, work.weighted.finish().factor
+        weighted = np.multiply(factor, scale / np.sqrt(weight), out=factor)
+        return found | {"weight": np.asarray(weight), "weighted": weighted}
 
     @contextlib.contextmanager
     def stored(self, basis: Orthonormal, fields: Fields, weight: float) -> Generator[StoredRows]:
@@ -133,7 +153,9 @@ class Stream:
         with work_folder() as folder:
             name = f"rows-{self._digest(basis)[:16]}"
             files = [folder / f"{name}.{part}.npy" for part in ("inputs", "targets", "weights")]
-            rows = StoredRows(files[0], files[1], files[2], self.data.samples)
+            part, parts = own_part()
+            places = np.flatnonzero(self.data.block_numbers(np.arange(self.data.samples)) % parts == part)
+            rows = StoredRows(files[0], files[1], files[2], self.data.samples, places)
             if not _is_sound(folder / f"{name}.json"):
                 self._write(rows, basis, fields, weight)
                 write_json(folder / f"{name}.json", {path.name: sha256_of(path) for path in files})
@@ -142,7 +164,7 @@ class Stream:
 
     def _write(self, rows: StoredRows, basis: Orthonormal, fields: Fields, weight: float) -> None:
         channels, first = self.data.example.channels, self._encoded(self.data.example)
-        samples = self.data.samples
+        samples = len(rows.places)
         with (
             _table(rows.inputs, (samples, first.shape[1]), self.dtype) as inputs,
             _table(rows.targets, (samples, channels * basis.rank), self.dtype) as targets,
@@ -160,9 +182,13 @@ class Stream:
     def _digest(self, basis: Orthonormal) -> str:
         """What decides the stored rows."""
         encoder = jax.tree.leaves(eqx.filter(self.encoder, eqx.is_array))
-        text = f"{self.data.digest} {jax.tree.structure(self.encoder)} {self.usual is None} {self.dtype}"
-        arrays = b"".join(np.ascontiguousarray(array).tobytes() for array in (*encoder, basis.values))
-        return hashlib.sha256(text.encode() + arrays).hexdigest()
+        text = (
+            f"{self.data.digest} {own_part()} {jax.tree.structure(self.encoder)} {self.usual is None} {self.dtype}"
+        )
+        digest = hashlib.sha256(text.encode())
+        for array in (*encoder, *(basis.values[block] for block in row_blocks(len(basis.values)))):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
 
 @dc.dataclass
@@ -176,14 +202,20 @@ class _Work:
 
     @classmethod
     def begin(cls, points: int, place: Place) -> "_Work":
-        """From the beginning, or where it was broken off."""
+        """From the beginning, or where it was broken off; several processes begin anew."""
         work = cls(RowFactor(points), RowFactor(points))
-        if place.saved is not None:
+        if place.saved is not None and not is_several():
             work.total, work.blocks = float(place.saved.note["total"]), int(place.saved.note["blocks"])
             for name in ("plain", "weighted"):
                 states = {key.partition(".")[::2]: array for key, array in place.saved.arrays.items()}
                 getattr(work, name).restore({key: array for (n, key), array in states.items() if n == name})
         return work
+
+    def combine(self) -> None:
+        """Take in what the other processes found in their blocks."""
+        self.total = float(summed(np.asarray(self.total)))
+        self.plain.combine()
+        self.weighted.combine()
 
     def snapshot(self) -> Snapshot:
         """All that is needed to go on."""

@@ -8,11 +8,10 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..errors import DataError, WidthError
+from ..linear import row_blocks
 from ..minimisers import OnStep, Status, Step
 from ..networks import Perceptron, Trunk, make_perceptron
 from ._fields import AnyFields
-
-_BLOCK = 2**16
 
 
 @dc.dataclass(frozen=True)
@@ -84,9 +83,10 @@ def trunk_values(
     trunk: Trunk, points: Float[np.ndarray, "points features"], dtype: np.dtype
 ) -> Float[np.ndarray, "points functions"]:
     """Phi at all points; of many points a block at a time, so that only its last layer is as large as they are."""
-    blocks = [points[begin : begin + _BLOCK] for begin in range(0, len(points), _BLOCK)]
-    values = [np.asarray(trunk(jnp.asarray(block, dtype))) for block in blocks]
-    return values[0] if len(values) == 1 else np.concatenate(values)
+    values = np.empty((len(points), trunk.width + 1), dtype)
+    for block in row_blocks(len(points)):
+        values[block] = trunk(jnp.asarray(points[block], dtype))
+    return values
 
 
 def passed_on(layers: Perceptron, like: Trunk) -> Trunk:

@@ -45,6 +45,8 @@ def fit_two_step(
     method.trunk.network.check(*fields.points.shape)
     if trunk_result is None:
         trunk_result = method.trunk.fit(fields, dtype=dtype, key=named_key(key, "trunk"), on_step=on_step)
+    prepared = prepared.after_step1()
+    fields = prepared.fields
     targets = make_targets(fields, trunk_result, method.orthonormalise)
     # From the mean over the kept directions to the paper's |C - R A|^2 / (K (N + 1)) with Q^T Q = I.
     unit = targets.squared_length * targets.values.shape[1] / (trunk_result.trunk.width + 1)
