@@ -19,6 +19,7 @@ from trunkfirst.networks import (
     Trunk,
     count_parameters,
     make_perceptron,
+    rounded,
 )
 
 FORMULAS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -53,6 +54,22 @@ def test_forward(activation: str):
         network = make_network(3, 6, 6, 4, activation=activation)
         values = np.asarray(network(jnp.asarray(x)))
         assert np.abs(values - forward(network, x)).max() < 1e-13
+
+
+def test_a_rounded_relu_has_no_kink():
+    """Off by a quarter of the radius at most, at the kink; its slope is continuous; radius 0 is ReLU."""
+    with jax.enable_x64(True):
+        x = jnp.linspace(-0.3, 0.3, 601)
+        sharp, round_ = (rounded("relu", jnp.asarray(radius)) for radius in (0.0, 0.1))
+        slopes = jax.vmap(jax.grad(lambda x: round_(x)))(x)
+        assert np.array_equal(sharp(x), jax.nn.relu(x))
+        assert np.array_equal(jax.vmap(jax.grad(lambda x: sharp(x)))(x)[x != 0], (x > 0)[x != 0])
+        off = np.abs(round_(x) - jax.nn.relu(x))
+        assert off.max() == pytest.approx(0.025)
+        assert np.argmax(off) == 300
+        assert np.all(off[np.abs(x) > 0.1] < 1e-15)
+        assert np.abs(np.diff(slopes)).max() == pytest.approx(0.001 / 0.2)
+        assert rounded("tanh", jnp.asarray(0.1)) is ACTIVATIONS["tanh"]
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,9 @@ def test_value_and_gradient(kind: str):
     with jax.enable_x64(True):
         problem = scattered_problem(fields, ridge, DOUBLE)
         run = eqx.filter_jit(ft.partial(problem.value_and_grad, key=jr.key(0)))
-        value, gradient = run(NETWORK)
-        trained, fixed = eqx.partition(NETWORK, eqx.is_inexact_array)
+        searched = Searched(NETWORK, False)
+        value, gradient = run(searched)
+        trained, fixed = eqx.partition(searched, eqx.is_inexact_array)
         direction = random_like(trained, seed=4)
         slope = central_difference(lambda tree: run(eqx.combine(tree, fixed))[0], trained, direction, 1e-5)
         Phi = np.asarray(Trunk(NETWORK)(jnp.asarray(fields.points)))
@@ -145,7 +146,7 @@ def known_basis(data: ScatteredData) -> tuple[np.ndarray, np.ndarray, ScatteredF
     trunk = known_trunk()
     with jax.enable_x64(True):
         Phi = np.asarray(trunk(jnp.asarray(fields.points)))
-        A = np.asarray(scattered_problem(fields, 1e-5, DOUBLE).coefficients(trunk.network))
+        A = np.asarray(scattered_problem(fields, 1e-5, DOUBLE).coefficients(Searched(trunk.network, False)))
     return Phi, A.reshape(fields.samples, -1), fields
 
 

@@ -36,7 +36,15 @@ from ._features import (
 from ._kernel import MATERN, KernelBranch
 from ._operator import Operator
 from ._outputs import Boundary, OutputMap
-from ._perceptron import ACTIVATIONS, INITIALISATIONS, Perceptron, count_parameters, make_perceptron, side_by_side
+from ._perceptron import (
+    ACTIVATIONS,
+    INITIALISATIONS,
+    Perceptron,
+    count_parameters,
+    make_perceptron,
+    rounded,
+    side_by_side,
+)
 from ._predict_only import Estimator, PredictOnlyBranch
 from ._storage import load, save
 from ._trunk import Trunk
@@ -87,6 +95,7 @@ __all__ = [
     "make_perceptron",
     "make_product",
     "principal_modes",
+    "rounded",
     "save",
     "side_by_side",
 ]

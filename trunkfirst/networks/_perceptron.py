@@ -26,6 +26,19 @@ ACTIVATIONS: dict[str, Activation] = {
     "sigmoid": jax.nn.sigmoid,
 }
 
+
+def rounded(activation: str, radius: Float[Array, ""]) -> Activation:
+    """The activation; that of ReLU with its kink rounded off, by a parabola from -radius to radius."""
+    if activation != "relu":
+        return ACTIVATIONS[activation]
+
+    def sigma(x: Array) -> Array:
+        r = jnp.maximum(radius.astype(x.dtype), jnp.finfo(x.dtype).tiny)  # radius 0 is ReLU itself
+        return jnp.clip(x + r, 0, 2 * r) ** 2 / (4 * r) + jnp.maximum(x - r, 0)
+
+    return sigma
+
+
 # Variance of a weight between layers of widths n_in and n_out.
 INITIALISATIONS: dict[str, Callable[[int, int], float]] = {
     "he": lambda n_in, n_out: 2 / n_in,
@@ -46,12 +59,19 @@ class Perceptron(eqx.Module):
     def __check_init__(self) -> None:
         _check_activation(self.activation)
 
-    def __call__(self, x: Float[Array, "*batch n_in"]) -> Float[Array, "*batch n_out"]:
-        return self.hidden(x) @ self.weights[-1].T + self.biases[-1].reshape((1,) * (x.ndim - 1) + (-1,))
+    def __call__(
+        self, x: Float[Array, "*batch n_in"], sigma: Activation | None = None
+    ) -> Float[Array, "*batch n_out"]:
+        return self.hidden(x, sigma) @ self.weights[-1].T + self.biases[-1].reshape((1,) * (x.ndim - 1) + (-1,))
 
-    def hidden(self, x: Float[Array, "*batch n_in"]) -> Float[Array, "*batch n_hidden"]:
-        """The last hidden layer, after its activation: what the output layer combines linearly."""
-        sigma = ACTIVATIONS[self.activation]
+    def hidden(
+        self, x: Float[Array, "*batch n_in"], sigma: Activation | None = None
+    ) -> Float[Array, "*batch n_hidden"]:
+        """The last hidden layer, after its activation: what the output layer combines linearly.
+
+        With another activation `sigma` where one is given.
+        """
+        sigma = sigma or ACTIVATIONS[self.activation]
         for W, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = sigma(x @ W.T + b.reshape((1,) * (x.ndim - 1) + (-1,)))
         return x

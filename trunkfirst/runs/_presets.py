@@ -48,7 +48,7 @@ _PAPER_FOR: dict[str, dict[str, Any]] = {
 }
 _FAST_FOR: dict[str, dict[str, Any]] = {
     "nonlinear-conductivity": {"trunk": {"iterations": 14_000}, "branch": {"iterations": 50, "ridge": 1e-5}},
-    "discontinuous-conductivity": {"trunk": {"iterations": 8_000}, "branch": {"iterations": 500, "ridge": 1e-5}},
+    "discontinuous-conductivity": {"trunk": {"iterations": 5_000}, "branch": {"iterations": 500, "ridge": 1e-5}},
     "multiple-inputs": {
         "trunk": {"iterations": 12_000, "starts": 2},
         "branch": {"iterations": 1_200, "ridge": 1e-4},

@@ -1,14 +1,11 @@
-"""Several starts, the worse half given up again and again, and a ridge that fades out."""
+"""Several starts, the worse half given up again and again; and one objective after the other."""
 
 import dataclasses as dc
 import functools as ft
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
-import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..minimisers import (
@@ -20,9 +17,6 @@ from ..minimisers import (
     Stopping,
     minimise,
 )
-
-# How far a stuck trunk is shaken, relative to the size of its numbers; and how often in vain.
-_SHAKE, _MISSES = 1e-2, 3
 
 
 def successive_halving(
@@ -41,7 +35,7 @@ def successive_halving(
     the ridge is what counts: a start may pay for a steep function with large coefficients, and be right.
     """
     error = ft.partial(_error, problem)
-    go_on = ft.partial(minimise, problem, minimiser=minimiser, key=key, on_step=on_step)
+    proceed = ft.partial(minimise, problem, minimiser=minimiser, key=key, on_step=on_step)
     runs = [minimise(problem, start, minimiser, iterations=1, key=key) for start in starts]
     share = max(iterations // (4 * len(starts)), 20)
     reached = 1
@@ -49,7 +43,7 @@ def successive_halving(
         reached += share
         share *= 2
         runs = [
-            go_on(
+            proceed(
                 run.parameters, iterations=reached, state=run.state, stage=f"start {number + 1}", stopping=stopping
             )
             for number, run in enumerate(runs)
@@ -58,13 +52,12 @@ def successive_halving(
             return dc.replace(min(runs, key=error), status="interrupted")
         runs = sorted(runs, key=error)[: (len(runs) + 1) // 2]
     best = runs[0]
-    return go_on(best.parameters, iterations=iterations, state=best.state, stage="trunk", stopping=stopping)
+    return proceed(best.parameters, iterations=iterations, state=best.state, stage="trunk", stopping=stopping)
 
 
-def fade_ridge(
+def go_on(
     first: Minimised,
-    problem: Callable[[float], AbstractObjective],
-    ridges: Sequence[float],
+    legs: Sequence[tuple[str, AbstractObjective]],
     minimiser: AbstractMinimiser,
     *,
     iterations: int,
@@ -73,79 +66,29 @@ def fade_ridge(
     key: PRNGKeyArray,
     on_step: OnStep | None,
 ) -> Minimised:
-    """Go on from `first` with smaller and smaller ridges up to `iterations` in all; the history is that of all.
+    """Go on from `first` with one objective after the other, up to `iterations` in all.
 
-    A ridge keeps the search well behaved, and in the end it is what is left of the loss: from a good place a
-    smaller one can be afforded. (Started with, it stalls.) Each ridge has a `share` of the iterations, and what
-    those before it did not use.
+    Each has a `share` of the iterations, and what those before it did not use. The history is that of all.
     """
     result = first
-    for number, ridge in enumerate(ridges, start=1):
+    for number, (stage, objective) in enumerate(legs, start=1):
         if result.status != "finished":
             break
-        most = max(iterations - (len(ridges) - number) * share, result.iterations + share)
-        leg = _Leg(problem(ridge), minimiser, most, f"trunk, ridge {ridge:.0e}", stopping, on_step)
-        reached = leg.go(result, result.parameters, key)
-        result = leg.shake(dc.replace(reached, history=result.history + reached.history), max(share // 4, 1), key)
-    return result
-
-
-@dc.dataclass(frozen=True)
-class _Leg:
-    """A part of the way with one objective, up to so many iterations in all."""
-
-    objective: AbstractObjective
-    minimiser: AbstractMinimiser
-    iterations: int
-    stage: str
-    stopping: Stopping
-    on_step: OnStep | None
-
-    def go(self, so_far: Minimised, start: Parameters, key: PRNGKeyArray, most: int | None = None) -> Minimised:
-        """Minimise from `start`, with at most so many iterations; they count on from those so far."""
-        state = self.minimiser.init(self.objective, start, key=key)
-        done = so_far.iterations
-        return minimise(
-            self.objective,
-            start,
-            self.minimiser,
-            iterations=self.iterations if most is None else min(done + most, self.iterations),
-            state=dc.replace(state, iteration=so_far.state.iteration),
+        most = max(iterations - (len(legs) - number) * share, result.iterations + share)
+        state = minimiser.init(objective, result.parameters, key=key)
+        leg = minimise(
+            objective,
+            result.parameters,
+            minimiser,
+            iterations=most,
+            state=dc.replace(state, iteration=result.state.iteration),
             key=key,
-            stage=self.stage,
-            stopping=self.stopping,
-            on_step=self.on_step,
+            stage=stage,
+            stopping=stopping,
+            on_step=on_step,
         )
-
-    def shake(self, best: Minimised, most: int, key: PRNGKeyArray) -> Minimised:
-        """Where the search is stuck, as ReLU networks are at kinks: change all numbers a little, and try again.
-
-        Until the iterations are used up, or `_MISSES` attempts in a row were in vain.
-        """
-        misses, number = 0, 0
-        while misses < _MISSES and best.status == "finished" and best.iterations < self.iterations:
-            number += 1
-            start = _shaken(best.parameters, jr.fold_in(key, number))
-            trial = self.go(best, start, key, most)
-            misses = 0 if trial.value < (1 - self.stopping.gain) * best.value else misses + 1
-            if trial.value < best.value:
-                best = dc.replace(trial, history=best.history + trial.history)
-            else:
-                state = dc.replace(best.state, iteration=trial.state.iteration)
-                best = dc.replace(best, state=state, status=trial.status)
-        return best
-
-
-@eqx.filter_jit
-def _shaken(parameters: Parameters, key: PRNGKeyArray) -> Parameters:
-    arrays, rest = eqx.partition(parameters, eqx.is_inexact_array)
-    leaves, structure = jax.tree.flatten(arrays)
-    keys = jr.split(key, len(leaves))
-    shaken = [
-        leaf + _SHAKE * jnp.sqrt(jnp.mean(leaf**2)) * jr.normal(k, leaf.shape, leaf.dtype)
-        for leaf, k in zip(leaves, keys, strict=True)
-    ]
-    return eqx.combine(jax.tree.unflatten(structure, shaken), rest)
+        result = dc.replace(leg, history=result.history + leg.history)
+    return result
 
 
 def _error(problem: AbstractObjective, run: Minimised) -> float:

@@ -26,17 +26,18 @@ from ..minimisers import (
     solve_ridge,
     solve_ridge_in_blocks,
 )
-from ..networks import ACTIVATIONS, Perceptron, Trunk
+from ..networks import Perceptron, Trunk, rounded
 from ._bilinear import hidden_layers
 from ._fields import AnyFields, Fields, ScatteredFields
-from ._halving import fade_ridge, successive_halving
+from ._halving import go_on, successive_halving
 from ._losses import FreeCoefficients, make_loss, mean_one, plain_loss
 from ._scattered import residuals, scattered_problem, some_samples
 from ._trunks import AbstractTrunkFit, TrunkResult, passed_on, trunk_values
 
-# Shares of the iterations that are spent with smaller ridges, and how much smaller they are.
-_FADES = (0.1, 0.01)
-_FADE_SHARE = 0.125
+# The way from a problem that is easy to search to the one that is asked for: the ridge, relative to its setting,
+# and the radius to which kinks of ReLU are rounded. All but the first have this share of the iterations each.
+_WAY = ((1.0, 0.03), (0.1, 0.006), (0.01, 0.0))
+_SHARE = 0.3
 # Numbers of all layers at all points beyond which a search looks at some of the points: 64 MiB.
 _MOST_NUMBERS = 2**23
 
@@ -47,9 +48,10 @@ class ProjectedTrunk(AbstractTrunkFit):
 
     The outputs enter through their thin factor, so that an iteration costs the same for any number of
     samples. ReLU trunks depend on where they start: `starts` of them run side by side, and again and again the
-    worse half is given up. In the last quarter of the iterations the ridge fades to a hundredth. For p other
-    than 2, which allows no compression, the result is where the trunk and A are then trained together on the
-    loss asked for.
+    worse half is given up. A ridge keeps the search well behaved, and in the end it is what is left of the loss:
+    from a good place a smaller one can be afforded (started with, it stalls), so it fades to a hundredth. With it
+    go the rounded kinks of a ReLU trunk, at which a search would get stuck. For p other than 2, which allows no
+    compression, the result is where the trunk and A are then trained together on the loss asked for.
     """
 
     minimiser: AbstractMinimiser = LBFGS()
@@ -71,7 +73,7 @@ class ProjectedTrunk(AbstractTrunkFit):
         result = self._search(fields, trunks, dtype, run, on_step)
         searched: Searched = result.parameters
         trunk = passed_on(searched.network, trunks[0]) if searched.is_hidden else Trunk(searched.network)
-        A = _least_squares(trunk, fields, self.ridge * min(_FADES))
+        A = _least_squares(trunk, fields, self.ridge * _WAY[-1][0])
         if self.p != 2 and isinstance(fields, Fields):
             result = self._polish(fields, FreeCoefficients(trunk, jnp.asarray(A)), run, on_step)
             trunk, A = result.parameters.trunk, np.asarray(result.parameters.matrix)
@@ -100,25 +102,27 @@ class ProjectedTrunk(AbstractTrunkFit):
         on_step: OnStep | None,
     ) -> Minimised:
         problem = trunk_problems(fields, dtype, numbers=sum(self.network.architecture))
-        fading = max(int(_FADE_SHARE * self.iterations), 1)
+        (ridge, rounding), *others = [(self.ridge * share, rounding) for share, rounding in _WAY]
+        share = max(int(_SHARE * self.iterations), 1)
         first = successive_halving(
-            problem(self.ridge),
+            problem(ridge, rounding),
             [_searched(trunk.network) for trunk in trunks],
             self.minimiser,
-            iterations=max(self.iterations - len(_FADES) * fading, 1),
+            iterations=max(self.iterations - len(others) * share, 1),
             stopping=self.stopping,
             key=key,
             on_step=on_step,
         )
-        return fade_ridge(
+        return go_on(
             first,
-            problem,
-            [self.ridge * share for share in _FADES],
+            [(f"trunk, ridge {ridge:.0e}", problem(ridge, rounding)) for ridge, rounding in others],
             self.minimiser,
             iterations=self.iterations,
-            share=fading,
+            share=share,
             # With little ridge left a ReLU trunk may only be stuck at its kinks, in long line searches.
-            stopping=dc.replace(self.stopping, patience=min(self.stopping.patience, max(fading // 10, 10))),
+            stopping=dc.replace(
+                self.stopping, patience=min(self.stopping.patience, max(share // 10, 10)), stuck=30
+            ),
             key=key,
             on_step=on_step,
         )
@@ -133,16 +137,14 @@ class ProjectedTrunk(AbstractTrunkFit):
         )
 
 
-def trunk_problems(
-    fields: AnyFields, dtype: np.dtype, *, numbers: int = 0
-) -> Callable[[float], AbstractObjective]:
-    """The problem for any ridge: with the thin factor of the outputs, or with samples enough.
+def trunk_problems(fields: AnyFields, dtype: np.dtype, *, numbers: int = 0) -> Callable[..., AbstractObjective]:
+    """The problem for any ridge and `rounding` of kinks: with the thin factor of the outputs, or samples enough.
 
     Where `numbers` a point, those of all layers, are more than 2^23 at all points, points are drawn by leverage.
     """
     if isinstance(fields, ScatteredFields):
         some = some_samples(fields)
-        return lambda ridge: scattered_problem(some, ridge, dtype)
+        return lambda ridge, rounding=0.0: scattered_problem(some, ridge, dtype, rounding=rounding)
     roots = np.sqrt(mean_one(fields.point_weights, len(fields.points)))
     factor, points = fields.factor, fields.points
     if factor is None:
@@ -151,9 +153,11 @@ def trunk_problems(
     if len(points) * numbers > _MOST_NUMBERS:
         drawn, times = leverage_sample(factor, roots**2, _MOST_NUMBERS // numbers)
         points, roots, factor = points[drawn], roots[drawn] * np.sqrt(times), factor[:, drawn] * np.sqrt(times)
-    features = TrunkFeatures(spread_rows(points, dtype, repeats_last=True), spread_rows(roots, dtype))
+    places, weights = spread_rows(points, dtype, repeats_last=True), spread_rows(roots, dtype)
     targets = spread_rows(factor.T, dtype)  # (points, rank)
-    return lambda ridge: SeparableProblem(features, targets, ridge, float(fields.outputs.size))
+    return lambda ridge, rounding=0.0: SeparableProblem(
+        TrunkFeatures(places, weights, rounding), targets, ridge, float(fields.outputs.size)
+    )
 
 
 class TrunkFeatures(AbstractFeatures):
@@ -165,9 +169,10 @@ class TrunkFeatures(AbstractFeatures):
 
     points: Float[Array, "points coordinates"]
     root_weights: Float[Array, " points"]
+    rounding: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
 
     def __call__(self, parameters: "Searched") -> Float[Array, "rows columns"]:
-        functions = parameters(self.points)
+        functions = parameters(self.points, self.rounding)
         ones = jnp.ones((len(self.points), 1), functions.dtype)
         return jnp.concatenate([ones, functions], axis=1) * self.root_weights[:, None]
 
@@ -178,9 +183,12 @@ class Searched(eqx.Module):
     network: Perceptron
     is_hidden: bool = eqx.field(static=True)
 
-    def __call__(self, points: Float[Array, "points coordinates"]) -> Float[Array, "points functions"]:
-        values = self.network(points)
-        return ACTIVATIONS[self.network.activation](values) if self.is_hidden else values
+    def __call__(
+        self, points: Float[Array, "points coordinates"], rounding: Float[Array, ""]
+    ) -> Float[Array, "points functions"]:
+        sigma = rounded(self.network.activation, rounding)
+        values = self.network(points, sigma)
+        return sigma(values) if self.is_hidden else values
 
 
 def _searched(network: Perceptron) -> Searched:
@@ -210,7 +218,7 @@ def reuse_trunk(trunk: Trunk, fields: AnyFields, *, ridge: float = 1e-6) -> Trun
 def _least_squares(trunk: Trunk, fields: AnyFields, ridge: float) -> Float[np.ndarray, "rows functions"]:
     dtype = trunk.network.weights[0].dtype
     if isinstance(fields, ScatteredFields):
-        solved = scattered_problem(fields, ridge, dtype).coefficients(trunk.network)
+        solved = scattered_problem(fields, ridge, dtype).coefficients(Searched(trunk.network, False))
         return np.asarray(solved).reshape(fields.samples, -1)
     roots = np.sqrt(mean_one(fields.point_weights, len(fields.points)))
 

@@ -30,6 +30,7 @@ class ScatteredProblem(AbstractObjective):
     values: Float[Array, "samples channels most"]
     roots: Float[Array, "samples channels most"]
     ridge: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1e-3)
+    rounding: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
 
     def value(self, parameters: Parameters) -> Float[Array, ""]:
         Phi = self.features(parameters)
@@ -45,7 +46,7 @@ class ScatteredProblem(AbstractObjective):
 
     def features(self, parameters: Parameters) -> Float[Array, "samples most functions"]:
         """Phi at the points of every sample."""
-        functions = parameters(self.points)
+        functions = parameters(self.points, self.rounding)
         ones = jnp.ones((len(self.points), 1), functions.dtype)
         return jnp.concatenate([ones, functions], axis=1)[self.places]
 
@@ -70,7 +71,9 @@ def _small_solve(Phi: Array, B: Array, ridge: Array) -> Array:
     return A.T
 
 
-def scattered_problem(fields: ScatteredFields, ridge: float, dtype: np.dtype) -> ScatteredProblem:
+def scattered_problem(
+    fields: ScatteredFields, ridge: float, dtype: np.dtype, *, rounding: float = 0.0
+) -> ScatteredProblem:
     """The problem of all samples."""
     samples, most = fields.places.shape
     channels = fields.channels or 1
@@ -78,7 +81,7 @@ def scattered_problem(fields: ScatteredFields, ridge: float, dtype: np.dtype) ->
     roots = np.sqrt(fields.weights[:, None] * rows[..., None])
     values = fields.outputs.reshape(samples, channels, most)
     points, values, roots = (jnp.asarray(array, dtype) for array in (fields.points, values, roots))
-    return ScatteredProblem(points, jnp.asarray(fields.places), values, roots, ridge)
+    return ScatteredProblem(points, jnp.asarray(fields.places), values, roots, ridge, rounding)
 
 
 def some_samples(fields: ScatteredFields) -> ScatteredFields:
