@@ -41,7 +41,8 @@ def run_share(preset: str, problem: str, share: float, clock: str, values: dict[
         result = run(shared, folder, prepared=blind).result
     seconds = watch.read()
     errors = trunkfirst.evaluate(result.operator, prepared.data.take(split.test)).errors
-    has_stagnated = result.diagnostics["trunk"]["iterations"] < shared.trunk.iterations
+    # With fewer iterations than the preset has, a search that came to an end early may just have begun badly.
+    has_stagnated = share >= 1 and result.diagnostics["trunk"]["iterations"] < shared.trunk.iterations
     return Finished(share, seconds, float(errors.mean()), has_stagnated, result.operator.encoder)
 
 
