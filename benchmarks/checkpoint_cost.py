@@ -2,8 +2,8 @@
 
     taskset -c 1 python benchmarks/checkpoint_cost.py
 
-Both run the same iterations in turn, one with a checkpoint after every second, thirty times as often as by default;
-the median of the rounds counts. From it follows the share of the time at the default interval.
+Both run the same iterations in turn, one with a checkpoint every second, thirty times as often as by default; the
+median of the rounds counts. From it follows the share of the time at the default interval.
 """
 
 import argparse
