@@ -6,7 +6,7 @@ from jaxtyping import PRNGKeyArray
 
 from ..devices import home
 from ..errors import UsageError
-from ..minimisers import Minimised, OnStep, minimise
+from ..minimisers import Minimised, OnStep, Stopping, minimise
 from ..networks import Perceptron, Trunk, count_parameters
 from ._bilinear import BilinearProblem, HiddenPair, hidden_layers
 from ._fields import Fields, ScatteredFields
@@ -67,6 +67,7 @@ def fit_monolithic_projected(
         iterations=method.iterations,
         key=named_key(key, "monolithic"),
         stage="monolithic",
+        stopping=Stopping(stuck=100),
         on_step=on_step,
     )
     best: HiddenPair = result.parameters
