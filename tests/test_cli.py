@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers import read_file
 
+import trunkfirst
 from trunkfirst.cli import _compare, _console, _run
 from trunkfirst.cli._app import main
 from trunkfirst.data import OperatorData
@@ -70,6 +71,12 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 # -- run
+
+
+def test_as_a_module_it_tells_its_version():
+    command = [sys.executable, "-m", "trunkfirst", "--version"]
+    found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert found == f"trunkfirst {trunkfirst.__version__}\n"
 
 
 def test_run_prints_a_table_and_progress_apart(call: Call, tmp_path: Path):
@@ -324,12 +331,13 @@ os.sched_setaffinity(0, range(int(sys.argv[1])))
 from trunkfirst.cli import _settle_threads
 _settle_threads()
 import hashlib, equinox, jax, numpy as np
-from trunkfirst.training import Fields, TrunkSettings, trunk_problems
+from trunkfirst.training import Fields, ProjectedTrunk, TrunkSettings, trunk_problems
 points = np.random.default_rng(0).uniform(size=(4000, 2))
 with jax.enable_x64(True):
-    trunk = TrunkSettings((2, 20, 20), "tanh", "xavier").make(dtype=np.float64, key=jax.random.key(0))
+    network = TrunkSettings((2, 20, 20), "tanh", "xavier")
+    start = ProjectedTrunk(network).start(dtype=np.dtype(np.float64), key=jax.random.key(0))
     problem = trunk_problems(Fields(points, np.sin(points.T * 3)), np.dtype(np.float64))(1e-3)
-    gradient = equinox.filter_jit(problem.value_and_grad)(trunk.network, key=None)[1]
+    gradient = equinox.filter_jit(problem.value_and_grad)(start, key=None)[1]
 print(hashlib.sha256(b"".join(np.asarray(g).tobytes() for g in jax.tree.leaves(gradient))).hexdigest())
 """
     environment = {name: value for name, value in os.environ.items() if name != "NPROC"}

@@ -2,10 +2,12 @@
 
 import sys
 import warnings
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
+from .._version import __version__
 from ..errors import TrunkfirstError, UsageError
 from ._data_app import data_app
 from ._launch_app import LAUNCH_SETTINGS, launch
@@ -23,6 +25,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"trunkfirst {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    del version
+
+
 for command in (run, compare, fit, resume, sweep):
     app.command()(command)
 app.command(context_settings=LAUNCH_SETTINGS)(launch)

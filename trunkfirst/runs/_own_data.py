@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from ..data import AnyData, OperatorData, ScatteredData
+from ..data import AnyData, OperatorData, ScatteredData, evenly
 from ..linear import trunk_limit
 from ._config import merge
 
 # Functions beyond this relative error of the best basis are not worth having.
 _WANTED_ERROR = 1e-5
 _MOST_FUNCTIONS = 150
+_ROWS_FOR_WIDTH = 4000
 _FEWEST_HIDDEN, _SCATTERED_WIDTH = 40, 40
 # Channels of the convolutions and the width of the dense layer after them.
 CONVOLUTION = (16, 32, 128)
@@ -65,6 +66,7 @@ def suitable_width(data: AnyData) -> int:
     if outputs.ndim == 3:
         scaled = outputs / np.sqrt(np.mean(outputs**2, axis=(0, 1)))
         outputs = scaled.swapaxes(1, 2).reshape(-1, outputs.shape[1])
+    outputs = outputs[evenly(len(outputs), _ROWS_FOR_WIDTH)]
     most = min(_MOST_FUNCTIONS, outputs.shape[1] - 1, max(len(outputs) - 1, 1))
     if most < 1:
         return 1

@@ -14,7 +14,7 @@ from ._keys import named_key
 from ._losses import BranchCoefficients, CompressedLoss, make_loss, plain_loss
 from ._methods import Monolithic, MonolithicProjected
 from ._prepared import Prepared
-from ._result import FitResult, trunk_diagnostics
+from ._result import FitResult, find_limits, trunk_diagnostics
 from ._trunks import passed_on
 
 
@@ -94,13 +94,11 @@ def _finished(prepared: Prepared, best: BranchCoefficients, result: Minimised, *
     coefficients = np.asarray(best.coefficients(prepared.inputs))
     diagnostics = {
         "trunk": trunk_diagnostics(
-            fields,
-            best.trunk,
             loss=plain_loss(coefficients, Phi, fields.outputs, p=p),
             seconds=result.seconds,
             iterations=result.iterations,
             rank=best.trunk.width + 1,
-            p=p,
+            limits=find_limits(fields, best.trunk, p),
         ),
         "branch": None,
         "parameters": {

@@ -43,20 +43,18 @@ class FitResult:
 
 
 def trunk_diagnostics(
-    fields: AnyFields,
-    trunk: Trunk,
     *,
     loss: float,
     seconds: float,
     iterations: int,
     rank: int,
     condition: float | None = None,
-    p: float = 2.0,
+    limits: dict[str, Any],
 ) -> dict[str, Any]:
-    """The part `trunk` of `metrics.json`; `p` is the power of the loss."""
+    """The part `trunk` of `metrics.json`."""
     return {
         "loss": loss,
-        **_limits(fields, trunk.effective_width, p),
+        **limits,
         "rank": rank,
         "condition": condition,
         "seconds": seconds,
@@ -64,11 +62,11 @@ def trunk_diagnostics(
     }
 
 
-def _limits(fields: AnyFields, width: int, p: float) -> dict[str, Any]:
-    """How low the loss can be: for p = 1 two bounds, for p other than 1 and 2 or scattered points not known."""
+def find_limits(fields: AnyFields, trunk: Trunk, p: float) -> dict[str, Any]:
+    """How low the loss with power p can be: two bounds for p = 1; not known for scattered points, or other p."""
     if isinstance(fields, ScatteredFields):
         return {"limit": None, "limit_upper": None, "is_limited_by_network": None}
-    outputs = fields.outputs
+    outputs, width = fields.outputs, trunk.effective_width
     squared = trunk_limit(outputs, width)
     lower, upper = trunk_limit_bounds(outputs, width) if p == 1 else (squared if p == 2 else None, None)
     return {

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses as dc
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -64,6 +65,8 @@ class TrunkResult:
     history: tuple[Step, ...]
     p: float = 2.0
     """The power of the loss."""
+    limits: dict[str, Any] | None = None
+    """How small the loss could be, once somebody has found out: it takes a factorisation of all outputs."""
 
 
 @dc.dataclass(frozen=True)

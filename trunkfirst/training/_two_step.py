@@ -15,7 +15,7 @@ from ._fields import AnyFields, Fields, ScatteredFields
 from ._keys import named_key
 from ._methods import TwoStep
 from ._prepared import Prepared
-from ._result import FitResult, trunk_diagnostics
+from ._result import FitResult, find_limits, trunk_diagnostics
 from ._scattered import scattered_basis
 from ._trunks import TrunkResult, trunk_values
 
@@ -53,6 +53,9 @@ def fit_two_step(
     branch = method.branch if trunk_result.status == "finished" else method.branch.briefly()
     regression = _fit_branch(branch.with_groups(prepared.groups), prepared, targets, unit, key, on_step)
     transform = None if targets.transform is None else jnp.asarray(targets.transform, dtype)
+    if trunk_result.limits is None:
+        limits = find_limits(fields, trunk_result.trunk, trunk_result.p)
+        trunk_result = dc.replace(trunk_result, limits=limits)
     return FitResult(
         prepared.operator(regression.branch, trunk_result.trunk, transform),
         worst_status(trunk_result.status, regression.status),
@@ -110,14 +113,12 @@ def _diagnostics(
     stream = {} if prepared.stream is None else {"stream": prepared.stream.notes}
     return stream | {
         "trunk": trunk_diagnostics(
-            prepared.fields,
-            step1.trunk,
             loss=step1.loss,
             seconds=step1.seconds,
             iterations=step1.iterations,
             rank=targets.values.shape[1],
             condition=targets.condition,
-            p=step1.p,
+            limits=step1.limits or {},
         ),
         "branch": {
             "kind": kind,
