@@ -1,9 +1,6 @@
 """Data larger than memory: the same factor, loss, gradient and operator as in memory, in bounded memory."""
 
 import dataclasses as dc
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,21 +11,17 @@ import jax.random as jr
 import numpy as np
 import pytest
 from helpers import waves
-from own_problems import DOUBLE, Call, antiderivative, known_step1
-from test_resume import Crash, Work, assert_same, config_of, work
-from test_sharded_data import in_blocks, spoil
+from own_problems import DOUBLE, known_step1
+from test_sharded_data import in_blocks
 
-from trunkfirst.data import OperatorData, ShardedData, write_data, write_shards
-from trunkfirst.errors import CorruptFileError, DataError, MemoryNeedError, UsageError
+from trunkfirst.data import OperatorData, ShardedData, write_shards
+from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
-from trunkfirst.files import read_json
-from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser, RowFactor, compress, leverage_sample
+from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser, leverage_sample
 from trunkfirst.linear import _blocks as linear_blocks
-from trunkfirst.linear import _row_factor as row_factor
 from trunkfirst.minimisers import solve_ridge, solve_ridge_in_blocks
 from trunkfirst.regressors import BranchSettings, KernelRidge, LinearRidge, ProjectedNetwork
 from trunkfirst.regressors import _stored_rows as stored_rows
-from trunkfirst.runs import _needs, prepare, resume, run
 from trunkfirst.training import (
     OutputSettings,
     ProjectedTrunk,
@@ -45,8 +38,6 @@ from trunkfirst.training import _stream as stream
 from trunkfirst.training import (
     prepare as make_ready,
 )
-
-__all__ = ["work"]  # a fixture
 
 TRUNK = ProjectedTrunk(TrunkSettings((2, 8, 6), "tanh", "xavier"), iterations=8, starts=1)
 NETWORK = ProjectedNetwork(BranchSettings((8,), "tanh", "xavier"), iterations=6)
@@ -75,79 +66,6 @@ CASES: dict[str, tuple[OperatorData, TwoStep]] = {
 
 def shards_of(data: OperatorData, folder: Path, size: int = 7) -> ShardedData:
     return write_shards(in_blocks(data, size), folder)
-
-
-# -- the factor
-
-
-def decaying(rows: int = 300, columns: int = 60, rate: float = 0.7) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    U, V = (np.linalg.qr(rng.normal(size=(n, columns)))[0] for n in (rows, columns))
-    return (U * rate ** np.arange(columns)) @ V.T
-
-
-def factor_of(matrix: np.ndarray, size: int) -> Any:
-    factor = RowFactor(matrix.shape[1])
-    for begin in range(0, len(matrix), size):
-        factor.add(matrix[begin : begin + size])
-    return factor.finish()
-
-
-@pytest.mark.parametrize("size", [1, 17, 1000])
-@pytest.mark.parametrize("rows", [20, 300, 9000])
-def test_the_factor_of_blocks_is_that_of_all(size: int, rows: int):
-    matrix = np.random.default_rng(0).normal(size=(rows, 12)) @ np.diag(10.0 ** -np.arange(12))
-    found, expected = factor_of(matrix, max(size, rows // 100)), compress(matrix)
-    gram = matrix.T @ matrix
-    assert np.abs(found.factor.T @ found.factor - gram).max() <= 1e-12 * np.abs(gram).max()
-    values = [np.linalg.svd(each.factor, compute_uv=False) for each in (found, expected)]
-    np.testing.assert_allclose(*values, rtol=1e-9, atol=1e-14)
-    assert found.discarded == pytest.approx(expected.discarded, abs=1e-25)
-
-
-@pytest.fixture
-def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if 60 columns were many: 20 rows are kept."""
-    for name, value in (("_MOST_COLUMNS", 50), ("_MOST_NUMBERS", 60 * 20), ("_FEWEST_ROWS", 8)):
-        monkeypatch.setattr(row_factor, name, value)
-
-
-@pytest.mark.parametrize("rate", [0.5, 0.7, 0.95])
-def test_the_certificate_of_the_sketch_holds(rate: float, sketched: None):
-    U = decaying(rate=rate)
-    found = factor_of(U, 33)
-    assert len(found.factor) <= 20
-    lost = U.T @ U - found.factor.T @ found.factor
-    eigenvalues = np.linalg.eigvalsh(lost)
-    assert eigenvalues.min() > -1e-12
-    assert np.trace(lost) <= found.discarded <= np.trace(lost) + 1e-12
-    best = np.sum(rate ** (2 * np.arange(20, 60)))
-    assert found.discarded < 200 * best + 1e-13
-    rng = np.random.default_rng(1)
-    for columns in (3, 15):
-        Q = np.linalg.qr(rng.normal(size=(60, columns)))[0]
-        P = np.eye(60) - Q @ Q.T
-        gap = np.sum((U @ P) ** 2) - np.sum((found.factor @ P) ** 2)
-        assert -1e-12 <= gap <= found.discarded + 1e-12
-
-
-def test_what_has_few_directions_is_kept_by_the_sketch(sketched: None):
-    U = decaying()[:, :15] @ np.random.default_rng(0).normal(size=(15, 60))
-    found = factor_of(U, 40)
-    assert np.abs(found.factor.T @ found.factor - U.T @ U).max() < 1e-10
-    assert found.discarded < 1e-11 * np.sum(U**2)
-
-
-@pytest.mark.parametrize("many", [False, True])
-def test_a_factor_goes_on_from_its_state(many: bool, request: pytest.FixtureRequest):
-    if many:
-        request.getfixturevalue("sketched")
-    U, first, second = decaying(), RowFactor(60), RowFactor(60)
-    first.add(U[:130])
-    second.restore({name: array.copy() for name, array in first.state().items()})
-    for factor in (first, second):
-        factor.add(U[130:])
-    assert np.array_equal(first.finish().factor, second.finish().factor)
 
 
 # -- loss and gradient
@@ -355,141 +273,3 @@ def test_many_points_in_blocks_give_the_same_operator(tmp_path: Path, request: p
         assert second[name] == pytest.approx(first[name], rel=1e-8), name
     predictions = [result.operator.predict(data.flat_inputs, data.points) for result in results]
     assert np.abs(predictions[1] - predictions[0]).max() < 1e-9 * np.abs(predictions[0]).max()
-
-
-# -- runs
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if 30 samples were all that fits."""
-    monkeypatch.setattr(stream, "_MOST_SAMPLES", 30)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shards_of(antiderivative(90), tmp_path_factory.mktemp("data") / "shards", 16).folder.path
-
-
-def test_a_run_is_broken_off_and_resumed(folder: Path, tmp_path: Path, work: Work, small: None):
-    config = config_of(folder, trunk={"starts": 1}, loss={"weights": "relative"})
-    outcome = run(config, tmp_path / "whole")
-    assert outcome.metrics["samples"] == {"train": 76, "validation": 7, "test": 7}
-    assert outcome.metrics["test"]["mean_relative_l2"] < 0.5
-    assert outcome.metrics["parameters"]["coefficients"] == 83 * 7
-    assert outcome.metrics["stream"]["samples_in_memory"] == 30
-    work.begin(work.done - 5)  # in step 2
-    with pytest.raises(Crash):
-        run(config, tmp_path / "a")
-    assert len(list((tmp_path / "a" / "checkpoints").glob("rows-*.npy"))) == 3
-    resume(tmp_path / "a")
-    assert_same(tmp_path / "whole", tmp_path / "a")
-
-
-def test_a_pass_that_was_broken_off_goes_on(folder: Path, tmp_path: Path, small: None, monkeypatch: Any):
-    options = {
-        "trunk": {"starts": 1, "iterations": 5},
-        "branch": {"kind": "linear"},
-        "loss": {"weights": "relative"},
-    }
-    config = config_of(folder, checkpoint_seconds=1e-9, **options)
-    run(config, tmp_path / "whole")
-    real, seen = RowFactor.add, [0]
-
-    def counted(factor: RowFactor, rows: np.ndarray) -> None:
-        seen[0] += 1
-        if seen[0] == 7:
-            raise Crash
-        real(factor, rows)
-
-    monkeypatch.setattr(RowFactor, "add", counted)
-    with pytest.raises(Crash):
-        run(config, tmp_path / "a")
-    resume(tmp_path / "a")
-    assert seen[0] == 7 + 12 - 6  # six shards, two factors each
-    assert_same(tmp_path / "whole", tmp_path / "a")
-
-
-def test_other_shards_are_not_taken_for_those_of_the_run(tmp_path: Path, work: Work, small: None):
-    place = shards_of(antiderivative(90), tmp_path / "data", 16).folder.path
-    config = config_of(place)
-    work.begin(60)
-    with pytest.raises(Crash):
-        run(config, tmp_path / "a")
-    for path in place.iterdir():
-        path.unlink()
-    shards_of(antiderivative(90, seed=1), place, 16)
-    with pytest.raises(DataError, match="not those that this run began with"):
-        resume(tmp_path / "a")
-    spoil(place / "shard-00002.npz", "flip")
-    with pytest.raises(CorruptFileError, match="shard-00002"):
-        run(config, tmp_path / "b")
-
-
-def test_a_folder_that_fits_is_read(folder: Path, tmp_path: Path):
-    write_data(antiderivative(90), tmp_path / "a.npz")
-    both = [prepare(config_of(path)) for path in (folder, tmp_path / "a.npz")]
-    assert both[0].whole is None
-    assert np.array_equal(both[0].data.outputs, both[1].data.outputs)
-    assert np.array_equal(both[0].split.test, both[1].split.test)
-
-
-@pytest.mark.usefixtures("no_report")
-def test_commands(folder: Path, tmp_path: Path, small: None, call: Call, monkeypatch: pytest.MonkeyPatch):
-    options = ["--set=trunk.architecture=[1, 8, 6]", "--set=trunk.iterations=30", "--set=trunk.starts=1"]
-    options += ["--set=branch.kind=linear", "--set=branch.encoder=standardise", "--set=loss.weights=relative"]
-    code, out, err = call("fit", "--data", folder, "--out", tmp_path / "a", *options)
-    assert (code, err.count("30 of them")) == (0, 1), err
-    metrics = read_json(tmp_path / "a" / "metrics.json")
-    assert sum(metrics["samples"].values()) == 90
-    code, out, _ = call("evaluate", tmp_path / "a", "--json")
-    assert code == 0
-    assert json.loads(out)["test"]["mean_relative_l2"] == pytest.approx(metrics["test"]["mean_relative_l2"])
-    code, _, err = call("fit", "--data", folder, "--from", tmp_path / "a", "--out", tmp_path / "b", *options)
-    assert (code, "anew" in err) == (UsageError.exit_code, True)
-    write_data(antiderivative(40), tmp_path / "c.npz")
-    monkeypatch.setattr(_needs, "free_memory", lambda: 1000)
-    code, _, err = call("fit", "--data", tmp_path / "c.npz", "--out", tmp_path / "c", *options)
-    assert (code, "trunkfirst data convert" in err) == (MemoryNeedError.exit_code, True)
-
-
-# -- memory
-
-MEMORY = """
-import resource, sys
-sys.path.insert(0, sys.argv[2])
-import numpy as np
-import dataclasses as dc
-import jax
-from test_large import METHOD, TRUNK
-from trunkfirst.data import OperatorData, write_shards
-from trunkfirst.regressors import LinearRidge, _stored_rows
-from trunkfirst.training import _stream, fit
-
-jax.config.update("jax_disable_most_optimizations", True)
-METHOD = dc.replace(METHOD, trunk=dc.replace(TRUNK, iterations=2), branch=LinearRidge())
-_stream._MOST_SAMPLES = 500
-_stored_rows._MOST_ROWS, _stored_rows._BLOCK = 500, 1000
-rng = np.random.default_rng(0)
-points = rng.uniform(-1, 1, (500, 2))
-
-def make(seed):
-    a = np.random.default_rng(seed).uniform(0.5, 1.5, (1000, 2))
-    return OperatorData(a, points, 2 + np.sin(a @ points.T))
-
-peaks = []
-for count in (4, 60):
-    data = write_shards(map(make, range(count)), f"{sys.argv[1]}/{count}")
-    fit(data, METHOD, key=0)
-    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-print(*peaks)
-"""
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_with_the_samples(tmp_path: Path):
-    """16 MB and 240 MB of outputs take the same; a bound of 80 MB more leaves room for the allocator."""
-    command = [sys.executable, "-c", MEMORY, str(tmp_path), str(Path(__file__).parent)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    first, second = map(float, found.stdout.split())
-    assert second < first + 80
