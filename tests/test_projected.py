@@ -89,14 +89,14 @@ def test_the_best_of_several_starts_is_continued():
     assert projected(decaying(), 120, starts=6).loss == losses[1]
 
 
-@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("seed", [6, 7])
 def test_a_relu_trunk_is_not_stuck_at_its_kinks(seed: int):
-    """The indicator of a disk; where kinks are not rounded at first, these two end at 7e-4 and 2e-6."""
+    """The indicator of a disk; where kinks are not rounded at first, these two end at 2e-3 and 6e-5."""
     x = np.linspace(-1, 1, 17)
     points = np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2)
     disk = np.sum(points**2, axis=1) <= 0.25
     with jax.enable_x64(True):
-        method = ProjectedTrunk(TrunkSettings((2, 16, 16, 16)), iterations=1500)
+        method = ProjectedTrunk(TrunkSettings((2, 16, 16, 16)), iterations=2000)
         fields = Fields(points, disk[None].astype(float))
         assert method.fit(fields, dtype=np.dtype(np.float64), key=jr.key(seed)).loss < 1e-9
 

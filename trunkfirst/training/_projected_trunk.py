@@ -35,8 +35,8 @@ from ._scattered import residuals, scattered_problem, some_samples
 from ._trunks import AbstractTrunkFit, TrunkResult, passed_on, trunk_values
 
 # The way from a problem that is easy to search to the one that is asked for: the ridge, relative to its setting,
-# and the radius to which kinks of ReLU are rounded. All but the first have this share of the iterations each; sharp
-# kinks need more of them, because the problem with rounded ones is another one.
+# and the radius to which kinks of ReLU are rounded. All but the first have this share of the iterations each;
+# where there were kinks more of them, because the problem with rounded ones is another one.
 _WAY = ((1.0, 0.03), (0.1, 0.006), (0.01, 0.0))
 _SHARE, _SHARE_RELU = 0.125, 0.3
 # Numbers of all layers at all points beyond which a search looks at some of the points: 64 MiB.
