@@ -274,6 +274,7 @@ MATRICES: dict[str, np.ndarray] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The default value for `spmatrix`:DeprecationWarning")
 @pytest.mark.parametrize("is_compressed", [True, False])
 def test_mat_reads_what_scipy_writes(tmp_path: Path, is_compressed: bool):
     struct = {"f": np.ones((2, 3)), "second": np.arange(3.0)[None]}
