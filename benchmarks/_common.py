@@ -47,6 +47,12 @@ def options_for(
     return options
 
 
+def add_problems(parser: argparse.ArgumentParser) -> None:
+    """The option that takes some of the paper's problems, by default all."""
+    problems = list(PAPER_PROBLEMS)
+    parser.add_argument("--problems", nargs="+", choices=problems, default=problems, help="which")
+
+
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Paragraphs as written, defaults shown."""
 

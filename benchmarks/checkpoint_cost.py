@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
-from _common import PAPER_PROBLEMS, Stopwatch, Table, options_for, publish
+from _common import PAPER_PROBLEMS, Stopwatch, Table, add_problems, options_for, publish
 from profile_trunk import make_search
 
 from trunkfirst.checkpoints import keep_checkpoints
@@ -50,8 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    problems = list(PAPER_PROBLEMS)
-    parser.add_argument("--problems", nargs="+", choices=problems, default=problems, help="which")
+    add_problems(parser)
     parser.add_argument("--rounds", type=int, default=5, help="rounds whose median counts")
     parser.add_argument("--iterations", type=int, default=1000, help="of a search")
 

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from _common import PAPER_PROBLEMS, Table, make_run_config, options_for, publish
+from _common import PAPER_PROBLEMS, Table, add_problems, make_run_config, options_for, publish
 
 from trunkfirst.runs import prepare, run
 
@@ -55,8 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    problems = list(PAPER_PROBLEMS)
-    parser.add_argument("--problems", nargs="+", choices=problems, default=problems, help="which")
+    add_problems(parser)
     parser.add_argument("--iterations", type=int, default=20, help="of trunk and branch: memory needs few")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
 

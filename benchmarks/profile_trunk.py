@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy.linalg as jsl
 import numpy as np
-from _common import PAPER_PROBLEMS, Stopwatch, Table, make_run_config, options_for, publish
+from _common import PAPER_PROBLEMS, Stopwatch, Table, add_problems, make_run_config, options_for, publish
 
 from trunkfirst.minimisers import LBFGS, AbstractObjective, Parameters, minimise, solve_ridge
 from trunkfirst.minimisers._journey import advance
@@ -66,8 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    problems = list(PAPER_PROBLEMS)
-    parser.add_argument("--problems", nargs="+", choices=problems, default=problems, help="which")
+    add_problems(parser)
     parser.add_argument("--rounds", type=int, default=15, help="rounds whose median counts")
     parser.add_argument("--repeats", type=int, default=20, help="calls of a piece in a round")
 
