@@ -19,11 +19,11 @@ import pytest
 from own_problems import OPTIONS, Call, antiderivative
 from test_mesh import ENVIRONMENT, TESTS, alone, assert_close, assert_same_numbers
 
-from trunkfirst.data import write_data
+from trunkfirst.data import write_data, write_shards
 from trunkfirst.devices import Membership, agree, find_membership, first_alone, is_first, share
 from trunkfirst.devices._processes import first_host
 from trunkfirst.errors import CorruptFileError, LostProcessError, UsageError
-from trunkfirst.files import sha256_of, verify_manifest
+from trunkfirst.files import read_json, sha256_of, verify_manifest
 from trunkfirst.runs import Launch, _launch
 
 __all__ = ["alone"]  # a fixture
@@ -195,11 +195,13 @@ def fit_arguments(data: Path, out: Path) -> list[str]:
     return ["fit", "--data", str(data), "--out", str(out), *OPTIONS, "--set=checkpoint_seconds=0.001", "--json"]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "data.npz"
-    write_data(antiderivative(40), path)
-    return path
+@pytest.fixture(scope="module", params=["in memory", "streamed"])
+def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    if request.param == "streamed":  # more than 20,000 samples are
+        return write_shards((antiderivative(3000, seed=seed) for seed in range(7)), folder / "shards").folder.path
+    write_data(antiderivative(40), folder / "data.npz")
+    return folder / "data.npz"
 
 
 def test_an_error_of_ours_ends_all_with_its_code(call: Call, tmp_path: Path):
@@ -256,4 +258,5 @@ def test_killed_or_ended_and_started_again_to_the_same_bits(
     assert code == 0, err
     assert len(broken.children) == 4  # two were lost
     verify_manifest(broken.folder)
+    assert ("stream" in read_json(broken.folder / "metrics.json")) == data.is_dir()
     assert sha256_of(broken.folder / MODEL) == sha256_of(tmp_path / "whole" / MODEL)
