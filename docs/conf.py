@@ -13,7 +13,7 @@ highlight_language = "text"
 smartquotes = False  # they would make a dash of the "--" of an option
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
