@@ -203,8 +203,9 @@ def test_sums_over_drawn_points_keep_their_mean():
     for seed in range(300):
         drawn, times = leverage_sample(factor, weights, 30, seed=seed)
         estimates.append(np.sum(weights[drawn] * times * f[drawn]))
-        assert len(drawn) <= 30
-        assert (times <= 2 * 30 * weights.sum() / (30 * weights[drawn]) + 1e-9).all()
+        assert len(drawn) == 30
+        assert set(drawn) >= {0, 1, 2}
+        assert (times <= 2 * weights.sum() / (30 * weights[drawn]) + 1e-9).all()
     exact = np.sum(weights * f)
     assert abs(np.mean(estimates) - exact) < 4 * np.std(estimates) / np.sqrt(300)
     equal = [np.sum(weights * f * rng.multinomial(30, np.full(200, 1 / 200))) * 200 / 30 for _ in range(300)]
@@ -220,7 +221,7 @@ def test_a_trunk_from_some_points_serves_at_all(monkeypatch: pytest.MonkeyPatch)
     with jax.enable_x64(True):
         fields = make_ready(data, method, DOUBLE).fields
         problem: Any = trunk_problems(fields, DOUBLE, numbers=16)(1e-3)
-    assert 150 < len(problem.targets) <= 300
+    assert len(problem.targets) == 300
     losses.append(fit(data, method, key=0).diagnostics["trunk"]["loss"])
     assert losses[1] < 3 * losses[0]
     assert losses[0] < 1e-4

@@ -12,6 +12,7 @@ from trunkfirst.evaluation import evaluate, kernel_baseline
 from trunkfirst.minimisers import LBFGS, SeparableProblem
 from trunkfirst.networks import Chain, Standardise
 from trunkfirst.regressors import BranchSettings, NetworkRegressor, ProjectedNetwork
+from trunkfirst.regressors._projected import _some_rows
 from trunkfirst.selection import choose_encoding, encoding_candidates
 from trunkfirst.training import (
     BilinearProblem,
@@ -241,3 +242,18 @@ def test_kernel_baseline_is_a_good_regression():
     assert kernel_baseline(train, test, encoder) < 1e-3
     assert isinstance(encoder, Chain)
     assert isinstance(encoder.parts[1], Standardise)
+
+
+def test_a_search_on_some_samples_sees_the_rare_ones_and_keeps_sums():
+    rng = np.random.default_rng(0)
+    targets = np.stack([rng.normal(size=20_000), np.zeros(20_000)], axis=1)
+    rare = np.arange(0, 20_000, 2_500)
+    targets[rare, 1] = rng.normal(size=8)
+    weights = rng.uniform(0.5, 1.5, 20_000)
+    rows, factors = _some_rows(targets * np.sqrt(weights)[:, None], np.sqrt(weights), 1000, jr.key(0))
+    assert isinstance(rows, np.ndarray)
+    assert len(rows) == 1000
+    assert len(np.intersect1d(rows, rare)) >= 7  # by chance alone there would be none
+    for values in (targets[:, 0], targets[:, 1], np.sqrt(weights)):
+        assert np.mean((factors * values[rows]) ** 2) == pytest.approx(np.mean(values**2), rel=0.15)
+    assert _some_rows(targets[:900], weights[:900], 1000, jr.key(0))[0] == slice(None)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..devices import home, spread_rows
 from ..errors import UsageError
-from ..linear import principal_directions
+from ..linear import leverage_sample, principal_directions
 from ..minimisers import (
     LBFGS,
     AbstractFeatures,
@@ -26,7 +26,7 @@ from ..minimisers import (
 from ..networks import AbstractBranchFeatures, Branch, FeatureBranch, LayerFeatures, Perceptron
 from ._abstract import AbstractRegressor, Regression, Task
 from ._network import BranchSettings
-from ._numbers import mean_square
+from ._numbers import generator, mean_square
 from ._stored_rows import StoredRows
 
 
@@ -35,9 +35,9 @@ class ProjectedNetwork(AbstractRegressor):
     """The branch of the paper, trained by variable projection.
 
     Targets are rotated to their principal directions, of which there are few; the last layer is the ridge
-    solution for them. With more than `most_samples` samples the hidden layers are searched on a random part of
-    them, and the last layer is solved for on all. With 0 iterations the hidden layers stay as they were drawn: a
-    first look at what the inputs are worth, which compiles next to nothing.
+    solution for them. With more than `most_samples` samples the hidden layers are searched on a part of them,
+    drawn by the leverage of their targets, and the last layer is solved for on all. With 0 iterations the hidden
+    layers stay as they were drawn: a first look at what the inputs are worth, which compiles next to nothing.
     """
 
     network: BranchSettings = BranchSettings()
@@ -63,10 +63,10 @@ class ProjectedNetwork(AbstractRegressor):
         directions = principal_directions(Y * roots[:, None], tolerance=1e-12)
         rotated = Y @ directions.T * roots[:, None]
         begin, choose, run = jr.split(task.key, 3)
-        rows = _some_rows(len(X), self.most_samples, choose)
-        problem = self._problem(X[rows], rotated[rows], roots[rows], Y.shape[1])
         features, status, iterations, history = self._features(X, begin), "finished", 0, ()
         if self.iterations:
+            rows, more = _some_rows(rotated, roots, self.most_samples, choose)
+            problem = self._problem(X[rows], rotated[rows] * more[:, None], roots[rows] * more, Y.shape[1])
             found = self._search(problem, features, run, task)
             features, status = found.parameters, found.status
             iterations, history = found.iterations, found.history
@@ -155,10 +155,17 @@ def _roots(weights: Float[np.ndarray, " samples"]) -> Float[np.ndarray, " sample
     return np.sqrt(weights / np.mean(weights))
 
 
-def _some_rows(samples: int, most: int, key: PRNGKeyArray) -> slice | Int[np.ndarray, " chosen"]:
-    if samples <= most:
-        return slice(None)
-    return np.sort(np.asarray(jr.choice(key, samples, (most,), replace=False)))
+def _some_rows(
+    targets: Float[np.ndarray, "samples directions"],
+    roots: Float[np.ndarray, " samples"],
+    most: int,
+    key: PRNGKeyArray,
+) -> tuple[slice | Int[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
+    """Samples for the search, also rare ones, and factors that keep the mean of squares."""
+    if len(targets) <= most:
+        return slice(None), np.ones_like(roots)
+    rows, times = leverage_sample(targets.T, roots**2, most, seed=generator(key))
+    return rows, np.sqrt(times * len(rows) / len(targets)).astype(targets.dtype)
 
 
 @eqx.filter_jit
