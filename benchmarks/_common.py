@@ -144,6 +144,8 @@ def _save_figure(path: Path, draw: Callable[[Any], None]) -> None:
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     draw(axes := figure.subplots())
     axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[1]:
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)  # where it covers nothing
     # Words stay words and nothing is random or dated: small files, and no change where nothing changed.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trunkfirst"}):
         figure.savefig(path, metadata={"Date": None})
@@ -155,4 +157,3 @@ def draw_curves(axes: Any, curves: dict[str, Sequence[tuple[float, float]]]) -> 
         if curve:
             marker = _MARKERS[number % len(_MARKERS)]
             axes.plot(*zip(*curve, strict=True), marker=marker, markersize=4, linewidth=1.2, label=name)
-    axes.figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)

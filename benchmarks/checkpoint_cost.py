@@ -38,7 +38,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         axes.bar([PAPER_PROBLEMS[name] for name in found], shares)
         axes.axhline(5, color="0.5", linestyle="--", label="promised, at one in 30 s")
         axes.set(ylabel="% more time", title="a checkpoint every second")
-        axes.legend(fontsize=8)
 
     rows: list[tuple[Any, ...]] = []
     for name, each in found.items():

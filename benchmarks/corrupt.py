@@ -181,7 +181,6 @@ def _drawing(found: Mapping[str, Count]) -> Callable[[Any], None]:
         axes.barh(list(found), [count.tried for count in found.values()], color="0.85", label="tried")
         axes.barh(list(found), [count.noticed for count in found.values()], height=0.4, label="noticed")
         axes.set(xscale="log")
-        axes.legend(fontsize=8)
 
     return draw
 

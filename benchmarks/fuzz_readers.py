@@ -178,7 +178,6 @@ def _drawing(found: Mapping[str, Count]) -> Callable[[Any], None]:
         axes.barh(labels, refused, label="refused")
         axes.barh(labels, [count.accepted for count in found.values()], left=refused, label="accepted")
         axes.set(xlabel="damaged files")
-        axes.legend(fontsize=8)
 
     return draw
 

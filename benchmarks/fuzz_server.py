@@ -346,7 +346,6 @@ def _drawing(found: Mapping[str, Count], statuses: Sequence[str]) -> Callable[[A
             axes.barh(list(found), counts, left=left, label=status)
             left += counts
         axes.set(xlabel="damaged requests")
-        axes.legend(fontsize=8)
 
     return draw
 

@@ -83,7 +83,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         axes.barh(names, [row[2] for row in rows[:-1]], height=0.4, label="resumed to the same bits")
         axes.invert_yaxis()
         axes.set(xlabel="runs", title="kill -9, then resume")
-        axes.legend(fontsize=8)
 
     table = Table("kill -9 and resume", ("killed in", "kills", "resumed to the same SHA-256"), rows, [note])
     publish("kill-and-resume", options, table, {"hits": hits, "same": same}, draw)

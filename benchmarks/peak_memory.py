@@ -37,10 +37,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         for shift, (preset, label) in zip((-0.2, 0.2), PRESETS.items(), strict=True):
             heights = [both[preset]["peak"] for both in peaks.values()]
             axes.bar([place + shift for place in range(len(peaks))], heights, 0.4, label=label)
-        axes.plot([both["fast"]["data"] for both in peaks.values()], "k_", markersize=40, label="outputs")
+        for place, both in enumerate(peaks.values()):
+            label = None if place else "outputs"
+            axes.hlines(both["fast"]["data"], place - 0.4, place + 0.4, colors="black", label=label)
         axes.set_xticks(range(len(peaks)), [PAPER_PROBLEMS[problem] for problem in peaks])
         axes.set(ylabel="MB", title="peak resident memory")
-        axes.legend(fontsize=8)
 
     head = (
         "problem",

@@ -55,7 +55,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             axes.bar([PAPER_PROBLEMS[problem] for problem in shares], heights, bottom=bottom, label=piece)
             bottom += heights
         axes.set(ylabel="ms", title="a projected trunk iteration")
-        axes.legend(fontsize=8)
 
     head = ("piece, ms", *(PAPER_PROBLEMS[problem] for problem in times))
     rows = [(piece, *(each[piece] for each in times.values())) for piece in next(iter(times.values()))]

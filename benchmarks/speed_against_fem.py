@@ -243,7 +243,6 @@ def _drawing(contenders: Sequence[Contender]) -> Callable[[Any], None]:
         axes.set_yticks(places, [f"{c.name}\nerror {c.error:.1e}" for c in contenders], fontsize=7)
         axes.set(xscale="log", xlabel="milliseconds a field of 2049 points")
         axes.invert_yaxis()
-        axes.legend(fontsize=8)
 
     return draw
 

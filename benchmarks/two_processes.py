@@ -76,7 +76,6 @@ def _draw(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
     axes.axhline(1e-10, color="black", linewidth=0.8, linestyle="--")
     axes.set(yscale="log", ylim=(1e-17, 1e-7), ylabel="difference from one process")
     axes.set_xticks(range(len(QUANTITIES)), QUANTITIES)
-    axes.legend(frameon=False, fontsize=8)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
