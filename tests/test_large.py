@@ -212,6 +212,20 @@ def test_sums_over_drawn_points_keep_their_mean():
     assert np.std(estimates) < 0.5 * np.std(equal)
 
 
+def test_points_are_drawn_in_single_precision_and_where_all_are_alike():
+    rng = np.random.default_rng(0)
+    factor = np.zeros((6, 20_000), np.float32)
+    factor[:2] = rng.normal(size=(2, 20_000))
+    factor[:2, :5] = 1e3
+    factor[2:] = factor[0] * np.float32(1e-8)  # nothing but rounding
+    drawn, times = leverage_sample(factor, np.ones(20_000, np.float32), 600)
+    assert abs(len(drawn) - 600) <= 1
+    assert set(drawn) >= set(range(5))
+    assert np.sum(times) == pytest.approx(20_000, rel=0.1)
+    drawn, times = leverage_sample(np.zeros((2, 50)), np.ones(50), 10)
+    assert times == pytest.approx(np.full(10, 5.0))
+
+
 def test_a_trunk_from_some_points_serves_at_all(monkeypatch: pytest.MonkeyPatch):
     data = waves(20, 3000)
     trunk = dc.replace(TRUNK, iterations=40)

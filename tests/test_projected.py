@@ -248,12 +248,28 @@ def test_a_search_on_some_samples_sees_the_rare_ones_and_keeps_sums():
     rng = np.random.default_rng(0)
     targets = np.stack([rng.normal(size=20_000), np.zeros(20_000)], axis=1)
     rare = np.arange(0, 20_000, 2_500)
-    targets[rare, 1] = rng.normal(size=8)
+    targets[rare, 1] = 1.0
     weights = rng.uniform(0.5, 1.5, 20_000)
     rows, factors = _some_rows(targets * np.sqrt(weights)[:, None], np.sqrt(weights), 1000, jr.key(0))
     assert isinstance(rows, np.ndarray)
     assert len(rows) == 1000
-    assert len(np.intersect1d(rows, rare)) >= 7  # by chance alone there would be none
-    for values in (targets[:, 0], targets[:, 1], np.sqrt(weights)):
-        assert np.mean((factors * values[rows]) ** 2) == pytest.approx(np.mean(values**2), rel=0.15)
+    assert len(np.intersect1d(rows, rare)) == 8  # by chance alone there would be none
+    assert np.mean((factors * targets[rows, 1]) ** 2) == pytest.approx(np.mean(targets[:, 1] ** 2))
+    assert np.mean((factors * targets[rows, 0]) ** 2) == pytest.approx(np.mean(targets[:, 0] ** 2), rel=0.1)
     assert _some_rows(targets[:900], weights[:900], 1000, jr.key(0))[0] == slice(None)
+
+
+def test_a_branch_searched_on_some_samples_is_as_good_on_all():
+    """With the factors on one side of the least squares only, the error would be forty times as large."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (3000, 1))
+    x[::300] = rng.uniform(3, 5, (10, 1))
+    targets, weights = np.hstack([np.sin(2 * x), np.maximum(x - 2, 0) ** 2]), rng.uniform(0.5, 1.5, 3000)
+    found = {}
+    with jax.enable_x64(True):
+        arrays = [jnp.asarray(array) for array in (x, targets, weights)]
+        for most in (3000, 150):
+            network = ProjectedNetwork(BranchSettings((8,), "tanh", "xavier"), iterations=40, most_samples=most)
+            found[most] = network.fit(*arrays, key=jr.key(0))
+    assert found[150].loss < 3 * found[3000].loss
+    assert found[3000].loss < 1e-5

@@ -25,13 +25,13 @@ def leverage_sample(
     the `weights`, and c such that `count` are drawn. It counts 1 / p_i times as much: in the mean over all draws
     sum_i w_i f_i is that over all points, for any f. Points that matter most, p_i = 1, are never left out.
     """
-    shares = weights / weights.sum()
+    shares = weights.astype(float) / weights.sum(dtype=float)
     with one_blas_thread():
         _, s, W = np.linalg.svd(wide_triangle(factor), full_matrices=False)
-        used = s > _NOISE * s[0]
+        used = s > max(_NOISE, 10 * np.finfo(s.dtype).eps) * s[0]
         to_basis = W[used] / s[used, None]  # times the factor: an orthonormal basis of its rows
-        squares = [np.mean((to_basis @ factor[:, block]) ** 2, axis=0) for block in row_blocks(factor.shape[1])]
-    leverage = np.concatenate(squares) if s[0] > 0 else shares
+        squares = [np.sum((to_basis @ factor[:, block]) ** 2, axis=0) for block in row_blocks(factor.shape[1])]
+    leverage = np.concatenate(squares).astype(float) / max(used.sum(), 1)
     chances = _capped(leverage + shares, count)
     drawn = _systematic(chances, np.random.default_rng(seed))
     return drawn, 1 / chances[drawn]

@@ -161,7 +161,7 @@ def _some_rows(
     most: int,
     key: PRNGKeyArray,
 ) -> tuple[slice | Int[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
-    """Samples for the search, also rare ones, and factors that keep the mean of squares."""
+    """Samples by the leverage of their targets, so that rare ones are seen, and factors that keep mean squares."""
     if len(targets) <= most:
         return slice(None), np.ones_like(roots)
     rows, times = leverage_sample(targets.T, roots**2, most, seed=generator(key))
