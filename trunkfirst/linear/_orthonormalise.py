@@ -9,6 +9,7 @@ import abc
 import dataclasses as dc
 import functools as ft
 from collections.abc import Iterable
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -16,6 +17,7 @@ from jaxtyping import Float, Int
 
 from ..devices import current_mesh
 from ..errors import DataError
+from ..settings import Field, kind_field, record
 from ._blocks import is_long, multiply_in_place, row_blocks
 from ._tall_qr import householder_signs, tall_qr_in_place
 from ._threads import one_blas_thread
@@ -56,7 +58,7 @@ class Orthonormal:
         return _sum((outputs[:, b] * factors[b]) @ self.values[b] for b in row_blocks(points))
 
 
-@dc.dataclass(frozen=True)
+@record
 class AbstractOrthonormaliser(abc.ABC):
     """A factorisation Phi = Q R with a rule for the rank.
 
@@ -69,8 +71,15 @@ class AbstractOrthonormaliser(abc.ABC):
     cent of that of all directions above rounding; without targets, all of those are kept.
     """
 
-    tolerance: float | None = None
-    unit_columns: bool = False
+    tolerance: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="drop directions below this; if left out, by their use for the outputs",
+    )
+    unit_columns: bool = Field(
+        default=False, description="scale to Q^T Q = I as in the paper, not to unit mean square"
+    )
 
     def __call__(
         self,
@@ -173,7 +182,7 @@ def _pivoted(matrix: Matrix) -> tuple[Matrix, Matrix, Int[np.ndarray, " columns"
     return scipy.linalg.qr(matrix, mode="economic", pivoting=True)  # pyright: ignore[reportReturnType]
 
 
-@dc.dataclass(frozen=True)
+@record
 class QR(AbstractOrthonormaliser):
     """Householder QR with column pivoting: Gram-Schmidt that takes the most independent function next.
 
@@ -184,6 +193,8 @@ class QR(AbstractOrthonormaliser):
     >>> bool(np.allclose(basis.values.T @ basis.values / 50, np.eye(3)))
     True
     """
+
+    kind: Literal["qr"] = kind_field("qr")
 
     def factorise(self, scaled: Matrix) -> tuple[Matrix, Matrix, Matrix, Float[np.ndarray, " kept"]]:
         columns = scaled.shape[1]
@@ -200,9 +211,11 @@ class QR(AbstractOrthonormaliser):
         return Q[:, :rank], T * tilt[:, None], coordinates / tilt, sizes[:rank]
 
 
-@dc.dataclass(frozen=True)
+@record
 class SVD(AbstractOrthonormaliser):
     """Singular value decomposition: ordered modes, the largest first (RiemannONets' choice)."""
+
+    kind: Literal["svd"] = kind_field("svd")
 
     def factorise(self, scaled: Matrix) -> tuple[Matrix, Matrix, Matrix, Float[np.ndarray, " kept"]]:
         if is_long(scaled):

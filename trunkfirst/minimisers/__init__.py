@@ -1,5 +1,8 @@
 """Minimisers, one file each, one protocol: `init`, `step`; and the loop around them."""
 
+from typing import Annotated, TypeAlias
+
+from ..settings import OneOf
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 from ._adam import Adam
 from ._batches import draw
@@ -9,6 +12,8 @@ from ._levenberg import LevenbergMarquardt
 from ._minimise import Minimised, OnStep, Status, Stopping, minimise, worst_status
 from ._separable import AbstractFeatures, SeparableProblem, solve_ridge, solve_ridge_in_blocks
 
+Minimiser: TypeAlias = Annotated[AbstractMinimiser, OneOf(LBFGS, Adam, LevenbergMarquardt)]
+
 __all__ = [
     "LBFGS",
     "AbstractFeatures",
@@ -17,6 +22,7 @@ __all__ = [
     "Adam",
     "LevenbergMarquardt",
     "Minimised",
+    "Minimiser",
     "OnStep",
     "Parameters",
     "SeparableProblem",

@@ -6,6 +6,8 @@ from typing import Any, TypeAlias
 import equinox as eqx
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..settings import record
+
 Parameters: TypeAlias = Any  # any pytree whose inexact arrays are to be trained
 
 
@@ -49,7 +51,8 @@ class State(eqx.Module):
     key: PRNGKeyArray
 
 
-class AbstractMinimiser(eqx.Module):
+@record
+class AbstractMinimiser(abc.ABC):
     """Makes a state and moves it on, one iteration at a time; the loop stands in `minimise`."""
 
     @abc.abstractmethod

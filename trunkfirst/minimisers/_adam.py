@@ -1,5 +1,7 @@
 """Adam (Kingma and Ba), with a constant or stepwise-halved rate."""
 
+from typing import Literal
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,9 +9,11 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..settings import Field, kind_field, record
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 
 
+@record
 class Adam(AbstractMinimiser):
     """Adam with its default moments; `first_rate` is halved after every `halve_every` iterations, if given.
 
@@ -17,8 +21,9 @@ class Adam(AbstractMinimiser):
     little, so there the loop in `minimise` compares losses on all data instead.
     """
 
-    first_rate: float = 1e-3
-    halve_every: int | None = None
+    first_rate: float = Field(default=1e-3, gt=0, description="learning rate")
+    halve_every: int | None = Field(default=None, ge=1, description="halve the rate after this many iterations")
+    kind: Literal["adam"] = kind_field("adam")
 
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:
         moments = self._optimiser().init(eqx.filter(parameters, eqx.is_inexact_array))

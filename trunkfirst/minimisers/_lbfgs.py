@@ -1,6 +1,7 @@
 """Limited-memory BFGS with a strong Wolfe line search (Nocedal and Wright, chapters 3 and 7)."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from ..settings import kind_field, record
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 
 
@@ -35,6 +37,7 @@ class Memory(eqx.Module):
     evaluations: Int[Array, ""]
 
 
+@record
 class LBFGS(AbstractMinimiser):
     """L-BFGS for full-batch objectives; steps satisfy the strong Wolfe conditions, the weak ones at kinks.
 
@@ -47,6 +50,7 @@ class LBFGS(AbstractMinimiser):
     curvature: float = 0.9
     strong_evaluations: int = 4
     evaluations_per_step: int = 12
+    kind: Literal["l-bfgs"] = kind_field("l-bfgs")
 
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:
         value, gradient = _value_and_grad(objective, parameters, key)

@@ -1,6 +1,7 @@
 """Levenberg-Marquardt on a separable problem, with Kaufman's Jacobian: few iterations, for small networks."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -10,6 +11,7 @@ import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..errors import UsageError
+from ..settings import kind_field, record
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 from ._adam import keep_better
 from ._separable import SeparableProblem
@@ -25,6 +27,7 @@ class Damping(eqx.Module):
     accepted: Int[Array, ""]
 
 
+@record
 class LevenbergMarquardt(AbstractMinimiser):
     """(J^T J + damping diag(J^T J)) d = J^T r with J = P (dPhi A), P the projection off the span of Phi.
 
@@ -35,10 +38,13 @@ class LevenbergMarquardt(AbstractMinimiser):
     first_damping: float = 1e-2
     on_success: float = 0.2
     on_failure: float = 4.0
+    kind: Literal["levenberg-marquardt"] = kind_field("levenberg-marquardt")
 
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:
         if not isinstance(objective, SeparableProblem):
-            raise UsageError("levenberg-marquardt needs a projected problem: set projected = true")
+            raise UsageError(
+                "levenberg-marquardt needs a problem with solved-for coefficients: use NetworkTrunk or NetworkBranch (kind network)"
+            )
         if float(objective.decay) > 0:
             raise UsageError("levenberg-marquardt minimises squares of errors alone: set decay = 0, or use l-bfgs")
         size = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(parameters, eqx.is_inexact_array)))

@@ -11,6 +11,7 @@ from jaxtyping import PRNGKeyArray
 from ..checkpoints import begin_step
 from ..devices import home, replicate_beside
 from ..errors import ValueRangeError
+from ..settings import record
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 from ._journey import Journey, Step, restore
 
@@ -26,7 +27,7 @@ def worst_status(*statuses: Status) -> Status:
 OnStep: TypeAlias = Callable[[Step], None]
 
 
-@dc.dataclass(frozen=True)
+@record
 class Stopping:
     """When to stop early: below `target`, or after `patience` iterations that gained less than a share `gain`.
 

@@ -1,28 +1,18 @@
 """Networks and the operator made of them."""
 
-from ._branch import Branch, StackedBranch, make_branch
-from ._encoders import (
-    BASES,
-    ELEMENTWISE,
+from ..coordinates import FourierFeatures, Periodic
+from ..encoders import (
     AbstractEncoder,
     Chain,
-    Coefficients,
-    Coordinates,
     Elementwise,
-    FourierFeatures,
     Identity,
+    LinearProjection,
     Parallel,
-    Periodic,
-    PrincipalModes,
+    QuadratureProjection,
     Standardise,
-    basis_coefficients,
-    fit_elementwise,
-    fit_predictive,
-    fit_principal,
-    fit_standardise,
-    in_precision,
-    principal_modes,
 )
+from ..output_map import Boundary, OutputMap
+from ._branch import Branch, StackedBranch, make_branch
 from ._features import (
     AbstractBranchFeatures,
     ConvolutionFeatures,
@@ -35,7 +25,6 @@ from ._features import (
 )
 from ._kernel import MATERN, KernelBranch
 from ._operator import Operator
-from ._outputs import Boundary, OutputMap
 from ._perceptron import (
     ACTIVATIONS,
     INITIALISATIONS,
@@ -51,8 +40,6 @@ from ._trunk import Trunk
 
 __all__ = [
     "ACTIVATIONS",
-    "BASES",
-    "ELEMENTWISE",
     "INITIALISATIONS",
     "MATERN",
     "AbstractBranchFeatures",
@@ -60,9 +47,7 @@ __all__ = [
     "Boundary",
     "Branch",
     "Chain",
-    "Coefficients",
     "ConvolutionFeatures",
-    "Coordinates",
     "Elementwise",
     "Estimator",
     "FeatureBranch",
@@ -70,31 +55,25 @@ __all__ = [
     "Identity",
     "KernelBranch",
     "LayerFeatures",
+    "LinearProjection",
     "Operator",
     "OutputMap",
     "Parallel",
     "Perceptron",
     "Periodic",
     "PredictOnlyBranch",
-    "PrincipalModes",
     "ProductFeatures",
+    "QuadratureProjection",
     "SkipFeatures",
     "StackedBranch",
     "Standardise",
     "Trunk",
-    "basis_coefficients",
     "count_parameters",
-    "fit_elementwise",
-    "fit_predictive",
-    "fit_principal",
-    "fit_standardise",
-    "in_precision",
     "load",
     "make_branch",
     "make_convolution",
     "make_perceptron",
     "make_product",
-    "principal_modes",
     "rounded",
     "save",
     "side_by_side",

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..encoders import AbstractEncoder
 from ..errors import DataError, PrecisionError, UsageError
+from ..output_map import OutputMap
 from ._branch import Branch
-from ._encoders import AbstractEncoder
 from ._features import FeatureBranch
-from ._outputs import OutputMap
 from ._perceptron import Perceptron
 from ._predict_only import PredictOnlyBranch
 from ._trunk import Trunk

@@ -17,6 +17,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from ..coordinates import FourierFeatures, Periodic
+from ..encoders import Chain, Elementwise, Identity, LinearProjection, Parallel, QuadratureProjection, Standardise
 from ..errors import CorruptFileError, OutputNotWritableError, PredictOnlyError
 from ..files import (
     atomic_write,
@@ -28,22 +30,11 @@ from ..files import (
     write_json,
     write_manifest,
 )
+from ..output_map import Boundary, OutputMap
 from ._branch import StackedBranch
-from ._encoders import (
-    Chain,
-    Coefficients,
-    Coordinates,
-    Elementwise,
-    FourierFeatures,
-    Identity,
-    Parallel,
-    Periodic,
-    Standardise,
-)
 from ._features import ConvolutionFeatures, FeatureBranch, LayerFeatures, ProductFeatures, SkipFeatures
 from ._kernel import KernelBranch
 from ._operator import Operator
-from ._outputs import Boundary, OutputMap
 from ._perceptron import Perceptron
 from ._predict_only import PredictOnlyBranch
 from ._trunk import Trunk
@@ -65,8 +56,8 @@ _PARTS: dict[str, type[eqx.Module]] = {
         Identity,
         Standardise,
         Elementwise,
-        Coordinates,
-        Coefficients,
+        LinearProjection,
+        QuadratureProjection,
         Chain,
         FeatureBranch,
         LayerFeatures,
@@ -79,7 +70,7 @@ _PARTS: dict[str, type[eqx.Module]] = {
         OutputMap,
         Boundary,
     )
-}
+} | {"Coordinates": LinearProjection, "Coefficients": QuadratureProjection}  # their names in version 0.1
 
 
 def save(operator: Operator, folder: Path | str) -> Path:

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._encoders import AbstractEncoder, Identity
+from ..encoders import AbstractEncoder, Identity
 from ._perceptron import Perceptron
 
 

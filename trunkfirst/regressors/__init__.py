@@ -1,26 +1,25 @@
-"""Regressors: what can stand as a branch."""
+"""Regressors: records that fit the branch."""
 
-from ._abstract import AbstractRegressor, Regression, Task
 from ._active_neurons import ActiveNeurons, OnBranch
-from ._adapter import SklearnRegressor
-from ._network import BranchSettings, NetworkRegressor, RegressionLoss
-from ._numbers import mean_square
-from ._projected import ProjectedNetwork
-from ._ridge import KernelRidge, LinearRidge
-from ._stored_rows import StoredRows
+from .base import AbstractRegressor, InputLayout, Regression, StoredRows, Task, mean_square
+from .network import AutoBranch, BranchNetwork, JointBranch, NetworkBranch, RegressionLoss
+from .ridge import Kernel, Linear
+from .sklearn import Sklearn
 
 __all__ = [
     "AbstractRegressor",
     "ActiveNeurons",
-    "BranchSettings",
-    "KernelRidge",
-    "LinearRidge",
-    "NetworkRegressor",
+    "AutoBranch",
+    "BranchNetwork",
+    "InputLayout",
+    "JointBranch",
+    "Kernel",
+    "Linear",
+    "NetworkBranch",
     "OnBranch",
-    "ProjectedNetwork",
     "Regression",
     "RegressionLoss",
-    "SklearnRegressor",
+    "Sklearn",
     "StoredRows",
     "Task",
     "mean_square",

@@ -8,24 +8,22 @@ explicitly; the loss never rises. Candidates, the exchange gain and the order of
 """
 
 import dataclasses as dc
-from typing import ClassVar
+from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from ..checkpoints import begin_step
-from ..errors import UnknownNameError, ValueRangeError
 from ..linear import one_blas_thread
 from ..minimisers import Status
-from ._abstract import AbstractRegressor, Regression, Task
+from ..settings import Field, kind_field, record
 from ._exchange import Neurons, Samples, fit_output
-from ._host import to_host
 from ._neuron_journey import NeuronJourney, NeuronState, OnBranch
-from ._numbers import generator, mean_square
 from ._proposals import local_fits, pair_directions, random_neurons
 from ._reduction import reduce
 from ._scores import Scores
+from .base import AbstractRegressor, Regression, Task, generator, mean_square
 
 # Exchanges tried, the most promising first, before an attempt is given up.
 _TRIES = 4
@@ -37,7 +35,7 @@ _PATIENCE = {"exchange": 10, "sweep": 1}
 _WORTHWHILE = 1e-6
 
 
-@dc.dataclass(frozen=True)
+@record
 class ActiveNeurons(AbstractRegressor):
     """One hidden ReLU layer whose neurons are exchanged one by one, all output weights refitted each time.
 
@@ -54,35 +52,32 @@ class ActiveNeurons(AbstractRegressor):
     iterations, and with 0 for the start, with the branch they ended with.
     """
 
-    kind: ClassVar[str] = "active-neurons"
-    width: int = 100
-    mode: str = "exchange"
-    iterations: int = 100
-    ridge: float = 1e-13
+    width: int = Field(default=100, ge=1, description="neurons")
+    mode: Literal["exchange", "sweep"] = Field(
+        default="exchange", description="one exchange an iteration, or a sweep"
+    )
+    iterations: int = Field(default=100, ge=1, description="iterations, at most")
+    ridge: float = Field(default=1e-13, gt=0, description="ridge on columns of unit length")
     # the search
-    proposals: int = 8
-    positions: int = 1000
-    scoring_samples: int = 10_000
-    input_tolerance: float = 1e-14
-    on_branch: OnBranch | None = dc.field(default=None, repr=False, compare=False)
+    proposals: int = Field(
+        default=8, ge=1, description="random neurons, and pairs of samples, that propose directions"
+    )
+    positions: int = Field(default=1000, ge=1, description="breakpoints tried along a direction, at most")
+    scoring_samples: int = Field(default=10_000, ge=1, description="samples that candidates are scored on")
+    input_tolerance: float = Field(
+        default=1e-14, ge=0, description="principal coordinates kept, relative to the first"
+    )
+    on_branch: OnBranch | None = Field(default=None, repr=False, exclude=True)
+    kind: Literal["active-neurons"] = kind_field("active-neurons")
 
-    def __post_init__(self) -> None:
-        if self.mode not in ("exchange", "sweep"):
-            raise UnknownNameError("mode of active-neuron least squares", self.mode, ("exchange", "sweep"))
-        for name in ("width", "iterations", "proposals", "positions", "scoring_samples"):
-            if getattr(self, name) < 1:
-                raise ValueRangeError(f"{name} is {getattr(self, name)}; expected at least 1")
-        if not self.ridge > 0:
-            raise ValueRangeError(f"ridge is {self.ridge}; expected more than 0, which dead neurons need")
-
-    def briefly(self) -> AbstractRegressor:
+    def with_minimal_budget(self) -> AbstractRegressor:
         return dc.replace(self, mode="exchange", iterations=1)
 
     def learn(self, task: Task) -> Regression:
         """Fit on the host, in double precision; the logged loss is weighted, the returned one is not."""
         dtype = jnp.dtype(task.targets.dtype)
         with one_blas_thread():
-            reduction, samples = reduce(*to_host(task), tolerance=self.input_tolerance)
+            reduction, samples = reduce(*task.to_host(), tolerance=self.input_tolerance)
             journey = NeuronJourney(
                 self.iterations,
                 generator(task.key),

@@ -1,26 +1,26 @@
-"""Going on with what was broken off."""
+"""Continuing what was interrupted."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptFileError
-from ._compare import Comparison, compare
-from ._config import RunConfig, make_config
-from ._fit_own import add_samples
-from ._reporter import Reporter
-from ._run import Outcome, run
+from ..progress import Reporter
 from ._sweep import Progress, Sweep, read_grid, sweep
 from ._workplace import read_request
+from .compare import Comparison, compare
+from .config import RunConfig, make_config, nested
+from .more_samples import add_samples
+from .run import Outcome, run
 
 
 def resume(
     folder: Path | str, *, reporter: Reporter | None = None, on_run: Callable[[Progress], None] | None = None
 ) -> Outcome | Comparison | Sweep | None:
-    """Carry on a run, fit, comparison or sweep to the same bits as if it had not been broken off.
+    """Continue a run, fit, comparison or sweep, to the same bits as without the interruption.
 
     At most one interval of work (`checkpoint_seconds`) is done again. None if the folder is finished already.
-    `on_run` hears of the runs of a sweep.
+    `on_run` is called after each run of a sweep.
     """
     folder = Path(folder)
     request = read_request(folder)
@@ -45,4 +45,4 @@ def resume(
 def _config(values: Any) -> RunConfig:
     if not isinstance(values, dict):
         raise CorruptFileError("the checkpoints name no configuration")
-    return make_config(values)
+    return make_config(nested(values))

@@ -15,15 +15,14 @@ from ..networks import (
     MATERN,
     Boundary,
     Chain,
-    Coefficients,
     ConvolutionFeatures,
-    Coordinates,
     Elementwise,
     FeatureBranch,
     FourierFeatures,
     Identity,
     KernelBranch,
     LayerFeatures,
+    LinearProjection,
     Operator,
     OutputMap,
     Parallel,
@@ -31,6 +30,7 @@ from ..networks import (
     Periodic,
     PredictOnlyBranch,
     ProductFeatures,
+    QuadratureProjection,
     SkipFeatures,
     StackedBranch,
     Standardise,
@@ -234,12 +234,12 @@ def _(part: Elementwise, x: Value) -> Value:
 
 
 @emit.register
-def _(part: Coordinates, x: Value) -> Value:
+def _(part: LinearProjection, x: Value) -> Value:
     return (x - x.constant("centre", part.centre)) @ x.constant("matrix", part.matrix)
 
 
 @emit.register
-def _(part: Coefficients, x: Value) -> Value:
+def _(part: QuadratureProjection, x: Value) -> Value:
     return x @ x.constant("matrix", part.matrix)
 
 

@@ -1,0 +1,174 @@
+"""Data as training sees them: inputs encoded, points encoded, outputs in raw form, weights in place."""
+
+import dataclasses as dc
+from typing import Any, Protocol, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .coordinates import Coordinates
+from .data import AnyData, OperatorData
+from .encoders import AbstractEncoder, AbstractInputs, encoded, in_precision, input_groups
+from .fields import AbstractFields, Basis, Fields
+from .networks import Branch, Operator, Trunk
+from .output_map import Output, OutputMap, raw_outputs
+from .regressors import AbstractRegressor, InputLayout, Regression
+from .scattered import ScatteredFields
+from .weights import channel_weights
+
+
+class Encodings(Protocol):
+    """The parts of a method that prepare its data."""
+
+    @property
+    def inputs(self) -> AbstractInputs: ...
+    @property
+    def coordinates(self) -> Coordinates: ...
+    @property
+    def output(self) -> Output: ...
+    @property
+    def weights(self) -> str: ...
+
+
+@dc.dataclass(frozen=True, eq=False, kw_only=True)
+class EncodedData:
+    """What the steps of training look at, and what an operator needs besides trunk and branch."""
+
+    fields: AbstractFields
+    inputs: Float[Array, "samples features"]
+    layout: InputLayout
+    sample_weights: Float[Array, " samples"] | None
+    dtype: np.dtype
+    # of the operator
+    encoder: AbstractEncoder
+    coordinates: AbstractEncoder
+    output: OutputMap | None
+    input_names: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Output functions in all: samples times channels."""
+        return self.fields.rows
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What `metrics.json` should know about the data."""
+        return {}
+
+    def after_trunk(self) -> "EncodedData":
+        """The same without what only step 1 needs."""
+        return self
+
+    def fit_branch(self, branch: AbstractRegressor, basis: Basis, **options: Any) -> Regression:
+        """Step 2: the coefficients of all channels of a sample, next to each other, from the encoded inputs."""
+        targets = jnp.asarray(basis.targets.reshape(len(self.inputs), -1), self.dtype)
+        return branch.fit(self.inputs, targets, self.sample_weights, layout=self.layout, **options)
+
+    def operator(self, branch: Branch, trunk: Trunk, transform: Array | None) -> Operator:
+        """The operator of a trunk and a branch that were trained on this."""
+        return Operator(
+            self.encoder,
+            branch,
+            Trunk(trunk.network, self.coordinates),
+            transform,
+            self.input_names,
+            self.output,
+            self.fields.channels,
+        )
+
+
+def encode(data: AnyData, method: Encodings, dtype: np.dtype) -> EncodedData:
+    """Fit the encoders and the output map of `method` to training data."""
+    output = method.output.fit(data)
+    coordinates = method.coordinates.fit(data, dtype)
+    encoder = in_precision(method.inputs.fit(data), dtype)
+    rows = channel_weights(data, is_relative(method, output))
+    return EncodedData(
+        fields=make_fields(data, coordinates, output, rows),
+        inputs=encoded(encoder, data.flat_inputs, dtype),
+        layout=input_layout(data, encoder),
+        sample_weights=None if rows is None else jnp.asarray(rows.mean(axis=1), dtype),
+        dtype=dtype,
+        encoder=encoder,
+        coordinates=coordinates,
+        output=output,
+        input_names=tuple(data.inputs),
+    )
+
+
+def is_relative(method: Encodings, output: OutputMap | None) -> bool:
+    """Whether samples are weighted by their size; logarithms have no relative error."""
+    return method.weights == "relative" and (output is None or not output.is_positive)
+
+
+def input_layout(data: AnyData, encoder: AbstractEncoder) -> InputLayout:
+    """How the features of the inputs are arranged after encoding."""
+    functions = list(data.inputs.values())
+    grid = functions[0].grid_shape if len(functions) == 1 else None
+    return InputLayout(input_groups(encoder, data.flat_inputs.shape[1]), grid)
+
+
+@overload
+def make_fields(
+    data: OperatorData,
+    coordinates: AbstractEncoder,
+    output: OutputMap | None,
+    row_weights: Float[np.ndarray, "samples channels"] | None,
+) -> Fields: ...
+@overload
+def make_fields(
+    data: AnyData,
+    coordinates: AbstractEncoder,
+    output: OutputMap | None,
+    row_weights: Float[np.ndarray, "samples channels"] | None,
+) -> AbstractFields: ...
+def make_fields(
+    data: AnyData,
+    coordinates: AbstractEncoder,
+    output: OutputMap | None,
+    row_weights: Float[np.ndarray, "samples channels"] | None,
+) -> AbstractFields:
+    """Undo the output map, encode the points, and put channels below each other."""
+    weights = None if row_weights is None else row_weights.ravel()
+    channels = data.channels if data.is_multichannel else None
+    if isinstance(data, OperatorData):
+        rows, factor = raw_rows(data, output)
+        inside = factor > 0
+        point_weights = data.point_weights
+        if output is not None and output.boundary is not None:
+            squares = factor[inside] ** 2 * (1.0 if point_weights is None else point_weights[inside])
+            point_weights = squares / squares.sum()
+        return Fields(_encode(coordinates, data.points[inside]), rows, point_weights, weights, channels)
+    points, places = data.pooled()
+    mask = data.mask
+    raw, factor = raw_outputs(np.nan_to_num(data.outputs, nan=1.0), points[places], output)
+    # Given weights sum to 1 in every sample; here a point counts 1 in the mean.
+    values = mask if data.point_weights is None else data.point_weights * data.counts[:, None]
+    scattered = np.where(factor > 0, values * factor**2, 0.0)
+    return ScatteredFields(
+        _encode(coordinates, points), places, _rows(_zeros_outside(raw, mask)), scattered, weights, channels
+    )
+
+
+def raw_rows(
+    data: OperatorData, output: OutputMap | None
+) -> tuple[Float[np.ndarray, "rows inside"], Float[np.ndarray, " points"]]:
+    """Raw fields at the points that count, channels below each other, and how much every point counts."""
+    raw, factor = raw_outputs(data.outputs, data.points, output)
+    return _rows(raw if (factor > 0).all() else raw[:, factor > 0]), factor
+
+
+def _encode(coordinates: AbstractEncoder, points: Float[np.ndarray, "points coordinates"]) -> np.ndarray:
+    with jax.enable_x64(True):
+        return np.asarray(coordinates(jnp.asarray(points)))
+
+
+def _rows(outputs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "rows points"]:
+    """(samples, points, channels) to (samples x channels, points); two axes stay as they are."""
+    return outputs if outputs.ndim == 2 else outputs.swapaxes(1, 2).reshape(-1, outputs.shape[1])
+
+
+def _zeros_outside(raw: Float[np.ndarray, "..."], mask: Bool[np.ndarray, "samples most"]) -> np.ndarray:
+    return np.where(mask[..., None] if raw.ndim == 3 else mask, raw, 0.0)

@@ -1,0 +1,420 @@
+"""Encoders: what happens to an input before the branch sees it.
+
+A record such as `StandardisedInputs` says what to do. Its `fit` looks at training samples and returns an encoder:
+an Equinox module that is part of the operator.
+"""
+
+import abc
+import dataclasses as dc
+import functools as ft
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .data import AnyData, ScatteredData
+from .errors import DataError, SettingError, UnknownNameError
+from .linear import one_blas_thread, principal_directions
+from .settings import Field, OneOf, kind_field, record
+from .weights import relative_weights
+
+_Found = TypeVar("_Found")
+
+ELEMENTWISE: dict[str, Callable[[Array], Array]] = {
+    "log": jnp.log,
+    "inverse": jnp.reciprocal,
+    "inverse-root": lambda x: 1 / jnp.sqrt(x),
+}
+
+
+class AbstractEncoder(eqx.Module):
+    """Maps raw inputs (samples, sensors) to features (samples, features)."""
+
+    @property
+    def sensors(self) -> int | None:
+        """How many numbers an input has; None if any number will do."""
+        return None
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        raise NotImplementedError
+
+
+def in_precision(encoder: AbstractEncoder, dtype: np.dtype) -> AbstractEncoder:
+    """The same encoder with its numbers in the precision `dtype`."""
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, encoder)
+
+
+class Identity(AbstractEncoder):
+    """Inputs as they come: values at points, as in the paper."""
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        return inputs
+
+
+class Standardise(AbstractEncoder):
+    """(x - mean) / deviation, sensor by sensor; a constant sensor passes as zero."""
+
+    mean: Float[Array, " sensors"]
+    deviation: Float[Array, " sensors"]
+
+    @property
+    def sensors(self) -> int | None:
+        return len(self.mean)
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        return (inputs - self.mean[None]) / self.deviation[None]
+
+
+class Elementwise(AbstractEncoder):
+    """log x, 1/x or x^(-1/2) of the sensors that were positive in training; the others pass as they are."""
+
+    is_positive: Bool[Array, " sensors"]
+    function: str = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if self.function not in ELEMENTWISE:
+            raise UnknownNameError("function", self.function, tuple(ELEMENTWISE))
+
+    @property
+    def sensors(self) -> int | None:
+        return len(self.is_positive)
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        # Where the function is not used its argument is 1, so that no gradient becomes NaN.
+        arguments = jnp.where(self.is_positive[None], inputs, 1.0)
+        return jnp.where(self.is_positive[None], ELEMENTWISE[self.function](arguments), inputs)
+
+
+class LinearProjection(AbstractEncoder):
+    """(x - centre) M: principal or predictive coordinates."""
+
+    centre: Float[Array, " sensors"]
+    matrix: Float[Array, "sensors features"]
+
+    @property
+    def sensors(self) -> int | None:
+        return len(self.centre)
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        return (inputs - self.centre[None]) @ self.matrix
+
+
+class Chain(AbstractEncoder):
+    """Several encoders, one after the other."""
+
+    parts: tuple[AbstractEncoder, ...]
+
+    @property
+    def sensors(self) -> int | None:
+        # The first that is not content with any number says.
+        return next((part.sensors for part in self.parts if part.sensors is not None), None)
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        for part in self.parts:
+            inputs = part(inputs)
+        return inputs
+
+
+class Parallel(AbstractEncoder):
+    """Several input functions side by side, each with its own encoder; `sizes` are their numbers of sensors."""
+
+    parts: tuple[AbstractEncoder, ...]
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def sensors(self) -> int | None:
+        return sum(self.sizes)
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        return jnp.concatenate(self.split(inputs), axis=1)
+
+    def split(self, inputs: Float[Array, "samples sensors"]) -> list[Array]:
+        """The features of every input function on its own."""
+        ends = list(itertools.accumulate(self.sizes))
+        columns = jnp.split(inputs, ends[:-1], axis=1)
+        return [part(x) for part, x in zip(self.parts, columns, strict=True)]
+
+
+class QuadratureProjection(AbstractEncoder):
+    """Generalised Fourier coefficients <f, psi_j> of an input function, by quadrature at its sensors."""
+
+    matrix: Float[Array, "sensors features"]
+
+    @property
+    def sensors(self) -> int | None:
+        return len(self.matrix)
+
+    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+        return inputs @ self.matrix
+
+
+def _legendre(x: np.ndarray, count: int) -> np.ndarray:
+    return np.polynomial.legendre.legvander(x, count - 1) * np.sqrt(np.arange(count) + 0.5)
+
+
+def _chebyshev(x: np.ndarray, count: int) -> np.ndarray:
+    values = np.polynomial.chebyshev.chebvander(x, count - 1) * np.sqrt(2 / np.pi)
+    values[:, 0] /= np.sqrt(2)
+    return values
+
+
+def _fourier(x: np.ndarray, count: int) -> np.ndarray:
+    orders = (np.arange(count) + 1) // 2
+    angles = np.pi * orders * x[:, None]
+    values = np.where(np.arange(count) % 2 == 1, np.sin(angles), np.cos(angles))
+    values[:, 0] = np.sqrt(0.5)
+    return values
+
+
+# Orthonormal on [-1, 1]; Chebyshev's inner product has the weight 1 / sqrt(1 - x^2).
+BASES: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
+    "legendre": _legendre,
+    "chebyshev": _chebyshev,
+    "fourier": _fourier,
+}
+
+
+@record
+class AbstractInputs(abc.ABC):
+    """How inputs are encoded: a record whose `fit` returns an encoder."""
+
+    @abc.abstractmethod
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        """The encoder fitted to training samples."""
+
+
+@record
+class RawInputs(AbstractInputs):
+    """Inputs as they are, as in the paper."""
+
+    kind: Literal["raw"] = kind_field("raw")
+
+    def __str__(self) -> str:
+        return "raw"
+
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        del data
+        return Identity()
+
+
+@record
+class StandardisedInputs(AbstractInputs):
+    """Every sensor with mean 0 and deviation 1, optionally after a function of the positive ones."""
+
+    function: Literal["log", "inverse", "inverse-root"] | None = Field(
+        default=None, description="log, inverse or inverse-root of the sensors that are positive in training"
+    )
+    kind: Literal["standardise"] = kind_field("standardise")
+
+    def __str__(self) -> str:
+        return self.function or "standardise"
+
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        inputs = data.flat_inputs
+        if self.function is None:
+            return _standardise(inputs)
+        first = Elementwise(jnp.asarray((inputs > 0).all(axis=0)), self.function)
+        return Chain((first, _standardise(np.asarray(first(jnp.asarray(inputs))))))
+
+
+@record
+class PrincipalInputs(AbstractInputs):
+    """The first `count` principal coordinates of the inputs, all divided by the deviation of the first.
+
+    One common scale keeps small coordinates small.
+    """
+
+    count: int = Field(ge=1, description="how many principal coordinates")
+    kind: Literal["principal"] = kind_field("principal")
+
+    def __str__(self) -> str:
+        return f"principal:{self.count}"
+
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        centre, modes, sizes = _input_modes(data)
+        scale = np.sqrt(data.samples) / sizes[0]
+        return LinearProjection(jnp.asarray(centre), jnp.asarray(modes[: self.count].T * scale))
+
+
+@record
+class PredictiveInputs(AbstractInputs):
+    """Linear predictions, from `count` principal coordinates, of the leading output coefficients.
+
+    There are as many as output directions with at least a thousandth of the deviation of the first, at most three.
+    """
+
+    count: int = Field(ge=1, description="how many principal coordinates the predictions use")
+    kind: Literal["predictive"] = kind_field("predictive")
+
+    def __str__(self) -> str:
+        return f"predictive:{self.count}"
+
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        if isinstance(data, ScatteredData):
+            raise DataError("predictive coordinates need outputs at the same points for all samples")
+        targets, weights = _leading_coefficients(data)
+        centre, modes, sizes = _input_modes(data)
+        modes, sizes = modes[: self.count], sizes[: self.count]
+        roots = np.sqrt(weights / weights.mean())[:, None]
+        with one_blas_thread():
+            scores = np.hstack([np.ones_like(roots), (data.flat_inputs - centre) @ modes.T / sizes])
+            slopes = np.linalg.lstsq(scores * roots, targets * roots, rcond=None)[0][1:]
+        predicted = scores[:, 1:] @ slopes
+        matrix = (modes.T / sizes) @ slopes / predicted.std(axis=0)
+        return LinearProjection(jnp.asarray(centre), jnp.asarray(matrix))
+
+
+@record
+class BasisInputs(AbstractInputs):
+    """The first `count` coefficients of an input function on `interval` in an orthonormal basis.
+
+    The sensor weights of the data are the quadrature weights of the basis' own inner product: Gauss-Legendre
+    weights for Legendre, pi / count at Gauss-Chebyshev points, equal weights on a periodic grid for Fourier.
+    """
+
+    basis: Literal["legendre", "chebyshev", "fourier"] = Field(description="legendre, chebyshev or fourier")
+    count: int = Field(ge=1, description="how many coefficients")
+    interval: tuple[float, float] = Field(default=(-1.0, 1.0), description="where the function is given")
+    kind: Literal["basis"] = kind_field("basis")
+
+    def __str__(self) -> str:
+        return f"{self.basis}:{self.count}"
+
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        (name, function), *others = data.inputs.items()
+        if others or function.sensors is None or function.sensor_weights is None:
+            raise DataError(
+                f"inputs[{name!r}]: basis coefficients need one input function with sensors and sensor_weights"
+            )
+        return basis_coefficients(self.basis, function.sensors, function.sensor_weights, self.count, self.interval)
+
+
+def basis_coefficients(
+    basis: str,
+    sensors: Float[np.ndarray, "sensors coordinates"],
+    sensor_weights: Float[np.ndarray, " sensors"],
+    count: int,
+    interval: tuple[float, float] = (-1.0, 1.0),
+) -> QuadratureProjection:
+    """An encoder to the first `count` coefficients in a basis orthonormal on `interval`."""
+    if basis not in BASES:
+        raise UnknownNameError("basis", basis, tuple(BASES))
+    if sensors.shape[1] != 1:
+        raise DataError(f"sensors: a {basis} basis needs one coordinate, got {sensors.shape[1]}")
+    low, high = interval
+    x = (2 * sensors[:, 0] - low - high) / (high - low)
+    # Chebyshev's weights pi / count belong to [-1, 1] already; the others integrate over the interval.
+    stretch = 1.0 if basis == "chebyshev" else 2 / (high - low)
+    return QuadratureProjection(jnp.asarray(BASES[basis](x, count) * sensor_weights[:, None] * stretch))
+
+
+@record
+class AutoInputs(AbstractInputs):
+    """The encoder is chosen on validation samples."""
+
+    kind: Literal["auto"] = kind_field("auto")
+
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        raise SettingError("inputs: the encoder is still to be chosen; call trunkfirst.fit, which chooses it")
+
+
+_SINGLE = (RawInputs, StandardisedInputs, PrincipalInputs, PredictiveInputs, BasisInputs)
+
+
+@record
+class PerInput(AbstractInputs):
+    """Every input function with an encoding of its own, by name."""
+
+    encodings: dict[str, Annotated[AbstractInputs, OneOf(*_SINGLE)]] = Field(
+        description="an encoding for every input, by name"
+    )
+    kind: Literal["per-input"] = kind_field("per-input")
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={encoding}" for name, encoding in self.encodings.items())
+
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        if set(self.encodings) != set(data.inputs):
+            given, known = ", ".join(self.encodings), ", ".join(data.inputs)
+            raise DataError(f"inputs: encoders are given for {given}, but the inputs are {known}")
+        parts = [self.encodings[name].fit(dc.replace(data, inputs={name: f})) for name, f in data.inputs.items()]
+        return Parallel(tuple(parts), tuple(f.values.shape[1] for f in data.inputs.values()))
+
+
+Inputs: TypeAlias = Annotated[AbstractInputs, OneOf(*_SINGLE, PerInput, AutoInputs)]
+
+
+def _standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise:
+    """Mean and deviation of the training inputs (two passes: no cancellation)."""
+    mean = inputs.mean(axis=0)
+    deviation = inputs.std(axis=0)
+    # A constant sensor has a deviation of rounding size; dividing by it would blow noise up.
+    is_constant = deviation <= 16 * np.finfo(inputs.dtype).eps * np.abs(mean)
+    return Standardise(jnp.asarray(mean), jnp.asarray(np.where(is_constant, np.inf, deviation)))
+
+
+def _once(find: Callable[[AnyData], _Found]) -> Callable[[AnyData], _Found]:
+    """Cache a result while its data set lives: many candidates ask for the same."""
+    known: weakref.WeakKeyDictionary[AnyData, _Found] = weakref.WeakKeyDictionary()
+
+    @ft.wraps(find)
+    def found(data: AnyData) -> _Found:
+        if data not in known:
+            known[data] = find(data)
+        return known[data]
+
+    return found
+
+
+class _Modes(NamedTuple):
+    centre: Float[np.ndarray, " sensors"]
+    modes: Float[np.ndarray, "rank sensors"]
+    sizes: Float[np.ndarray, " rank"]
+
+
+@_once
+def _input_modes(data: AnyData) -> _Modes:
+    """The principal directions of the inputs, without those at rounding level."""
+    centre = data.flat_inputs.mean(axis=0)
+    with one_blas_thread():
+        _, sizes, modes = np.linalg.svd(data.flat_inputs - centre, full_matrices=False)
+    rank = max(1, int((sizes > 1e-13 * sizes[0]).sum()))
+    return _Modes(centre, modes[:rank], sizes[:rank])
+
+
+@_once
+def _leading_coefficients(
+    data: AnyData,
+) -> tuple[Float[np.ndarray, "samples directions"], Float[np.ndarray, " samples"]]:
+    """The coefficients of the outputs in their leading principal directions, and the relative weights used."""
+    weights = relative_weights(data)
+    outputs = data.outputs.reshape(data.samples, -1)
+    centred = outputs - np.average(outputs, axis=0, weights=weights)
+    modes = principal_directions(centred * np.sqrt(weights)[:, None], tolerance=1e-3)[:3]
+    return centred @ modes.T, weights
+
+
+def encoded(
+    encoder: AbstractEncoder, inputs: Float[np.ndarray, "samples sensors"], dtype: np.dtype | type = np.float64
+) -> Float[Array, "samples features"]:
+    """The encoded inputs, compiled as one program."""
+    return _encode(encoder, jnp.asarray(inputs, dtype))
+
+
+@eqx.filter_jit
+def _encode(encoder: AbstractEncoder, inputs: Array) -> Array:
+    return encoder(inputs)
+
+
+def input_groups(encoder: AbstractEncoder, sensors: int) -> tuple[int, ...]:
+    """How many features each input function has after encoding; a common encoder makes them one group."""
+    one = jax.ShapeDtypeStruct((1, sensors), jnp.result_type(float))
+    if isinstance(encoder, Parallel):
+        return tuple(part.shape[1] for part in eqx.filter_eval_shape(encoder.split, one))
+    return (eqx.filter_eval_shape(encoder, one).shape[1],)

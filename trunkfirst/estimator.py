@@ -1,0 +1,169 @@
+"""`TwoStepDeepONet`: an operator as a scikit-learn regressor, whose targets are fields."""
+
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+
+from .data import OperatorData
+from .encoders import AbstractInputs, StandardisedInputs
+from .errors import DataError, MissingExtraError, PrecisionError
+from .interface import fit
+from .network_trunk import NetworkTrunk
+from .regressors import AbstractRegressor, AutoBranch, NetworkBranch
+from .two_step import TwoStep
+
+try:
+    from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+    from sklearn.metrics import r2_score
+    from sklearn.utils import Tags, check_random_state
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ModuleNotFoundError as error:
+    raise MissingExtraError("TwoStepDeepONet", "scikit-learn", "sklearn") from error
+
+_FUNCTIONS = ("log", "inverse", "inverse-root")
+
+
+class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """A DeepONet trained in two steps, with `fit`, `predict` and `score`.
+
+    A row of X holds an input function at its sensors, the same row of y the output field at `points`. What is None
+    follows from the data.
+
+    Parameters
+    ----------
+    points: where the columns of y are, (points, coordinates) or (points,); None: evenly spaced in [0, 1].
+    width: N, the number of trunk functions; None: from the rank of the outputs.
+    hidden: neurons in each hidden layer, three in the trunk and one in the branch; None: from the data, and 128.
+    branch: "auto" (chosen on validation samples), "network", "linear", "kernel", or a record such as `Kernel()`.
+    encoder: of X: "auto", "standardise", "raw", "log", ..., or a record such as `PrincipalInputs(8)`.
+    activation: of both networks, e.g. "tanh" or "relu"; None: tanh in the trunk, gelu in the branch.
+    iterations: of each step, at most.
+    weights: "auto", "none", or "relative" where the relative error of every sample should count equally.
+    progress: whether to report progress.
+    random_state: seed of the networks; the same seed gives the same bits.
+
+    Attributes
+    ----------
+    operator_: the `Operator`: predict at any points, save it with `trunkfirst.save`.
+    result_: the `FitResult`, with history and diagnostics.
+    points_, n_features_in_, feature_names_in_: as seen in training.
+
+    `score` is R^2 with every column weighted by its variance, so that a nearly constant column, such as a boundary
+    value, cannot spoil it.
+
+    A fitted estimator is in double precision. `pickle` keeps it only where JAX has double precision switched on when
+    the file is read.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> x, a = np.linspace(0, 1, 20), rng.normal(size=(50, 3))
+    >>> model = TwoStepDeepONet(points=x, branch="linear", encoder="standardise", weights="none", iterations=50)
+    >>> fields = model.fit(a, a @ np.stack([x, x**2, x**3])).predict(a[:5])
+    >>> fields.shape
+    (5, 20)
+    """
+
+    def __init__(
+        self,
+        points: Any = None,
+        *,
+        width: int | None = None,
+        hidden: int | None = None,
+        branch: str | AbstractRegressor = "auto",
+        encoder: str | AbstractInputs = "auto",
+        activation: str | None = None,
+        iterations: int = 1000,
+        weights: str = "auto",
+        progress: bool = False,
+        random_state: Any = 0,
+    ) -> None:
+        self.points = points
+        self.width = width
+        self.hidden = hidden
+        self.branch = branch
+        self.encoder = encoder
+        self.activation = activation
+        self.iterations = iterations
+        self.weights = weights
+        self.progress = progress
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on input functions X (samples, sensors) and output fields y (samples, points)."""
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
+        if y.ndim != 2:
+            raise DataError(
+                f"y: expected fields (samples, points), got shape {y.shape}; add an axis with [:, None]"
+            )
+        points = _checked_points(self.points, y.shape[1])
+        data = OperatorData(X, *_at_two_points(points, y.astype(np.float64)))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.result_ = fit(data, method=self._method(), seed=seed, intervals=False, progress=self.progress)
+        self.operator_ = self.result_.operator
+        self.points_ = points
+        return self
+
+    def predict(self, X: Any) -> Float[np.ndarray, "samples points"]:
+        """Output fields of X (samples, sensors) at the points of training."""
+        check_is_fitted(self)
+        return self.predict_at(X, self.points_)
+
+    def predict_at(self, X: Any, points: Any) -> Float[np.ndarray, "samples elsewhere"]:
+        """Output fields of X at any other points (points, coordinates)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        if self.operator_.dtype != np.float64:
+            raise PrecisionError(
+                "this estimator was read from a pickle where JAX has double precision switched off, which spoilt "
+                'its numbers; add jax.config.update("jax_enable_x64", True) before reading it, '
+                "or use trunkfirst.save(estimator.operator_, folder) and trunkfirst.load(folder)"
+            )
+        return self.operator_.predict(X, _as_points(points))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2 of the predictions, every column weighted by its variance."""
+        return float(r2_score(y, self.predict(X), sample_weight=sample_weight, multioutput="variance_weighted"))
+
+    def _method(self) -> TwoStep:
+        activation = {} if self.activation is None else {"activation": self.activation}
+        hidden = {} if self.hidden is None else {"hidden": (self.hidden,)}
+        network = NetworkBranch(**activation, **hidden, iterations=self.iterations)
+        branch: Any = self.branch
+        if branch in ("auto", "network"):
+            branch = network if branch == "network" else AutoBranch(network)
+        hidden = {} if self.hidden is None else {"hidden": (self.hidden,) * 3}
+        return TwoStep(
+            NetworkTrunk(width=self.width, **hidden, **activation, iterations=self.iterations),
+            branch,
+            inputs=StandardisedInputs(self.encoder) if self.encoder in _FUNCTIONS else self.encoder,
+            weights=self.weights,
+        )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output = False
+        return tags
+
+
+def _as_points(points: Any) -> Float[np.ndarray, "points coordinates"]:
+    array = np.asarray(points, np.float64)
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _checked_points(points: Any, columns: int) -> Float[np.ndarray, "points coordinates"]:
+    if points is None:
+        return np.linspace(0, 1, columns)[:, None]
+    array = _as_points(points)
+    if array.ndim != 2 or len(array) != columns:
+        raise DataError(f"points: y has {columns} columns, one for each point, but points has shape {array.shape}")
+    return array
+
+
+def _at_two_points(
+    points: Float[np.ndarray, "points coordinates"], outputs: Float[np.ndarray, "samples points"]
+) -> tuple[np.ndarray, np.ndarray]:
+    """A field known at one point alone is taken as constant: a trunk needs more points than functions."""
+    if len(points) > 1:
+        return points, outputs
+    return np.concatenate([points, points + 1]), np.repeat(outputs, 2, axis=1)

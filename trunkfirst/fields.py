@@ -1,0 +1,283 @@
+"""What step 1 sees of the data: raw fields at encoded points, one row for each sample and channel.
+
+`Fields` are all given at the same points. `ScatteredFields` (scattered.py) answer the same questions for samples
+at points of their own.
+"""
+
+import abc
+import dataclasses as dc
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .devices import own_part, spread_rows
+from .linear import (
+    AbstractOrthonormaliser,
+    Orthonormal,
+    compress,
+    is_limited_by_network,
+    leverage_sample,
+    row_blocks,
+    trunk_limit,
+    trunk_limit_bounds,
+)
+from .minimisers import (
+    AbstractFeatures,
+    AbstractObjective,
+    SeparableProblem,
+    Status,
+    Step,
+    solve_ridge,
+    solve_ridge_in_blocks,
+)
+from .networks import Perceptron, Trunk, rounded
+
+# Numbers of all layers at all points beyond which a search looks at some of the points: 64 MiB.
+_MAX_NUMBERS = 2**23
+
+
+@dc.dataclass(frozen=True)
+class TrunkResult:
+    """A fitted trunk, the free coefficients A (rows of the fields, functions) with it, and how the fit went.
+
+    `is_projected` says that A is the least-squares solution, not one that a minimiser was still moving.
+    """
+
+    trunk: Trunk
+    coefficients: Float[np.ndarray, "rows functions"]
+    is_projected: bool
+    loss: float
+    status: Status
+    iterations: int
+    seconds: float
+    history: tuple[Step, ...]
+    p: float = 2.0
+    """The power of the loss."""
+    limits: dict[str, Any] | None = None
+    """Bounds of the loss. None until computed; they need an SVD of all outputs."""
+
+
+@dc.dataclass(frozen=True)
+class Basis:
+    """The basis Phi T of step 2 and its `targets` (rows, rank), the coefficients of the outputs in it."""
+
+    targets: Float[np.ndarray, "rows rank"]
+    transform: Float[np.ndarray, "functions rank"] | None
+    squared_length: float
+    condition: float | None
+    orthonormal: Orthonormal | None = None
+    """Phi T at the points, where all samples share them."""
+
+
+class AbstractFields(abc.ABC):
+    """Fields as step 1 asks for them, whatever the kind of data."""
+
+    points: Float[np.ndarray, "points features"]
+    outputs: np.ndarray
+    sample_weights: Float[np.ndarray, " rows"] | None
+    channels: int | None
+
+    @property
+    def rows(self) -> int:
+        """Samples times channels."""
+        return len(self.outputs)
+
+    @abc.abstractmethod
+    def problem(self, dtype: np.dtype, *, floats_per_point: int = 0) -> Callable[..., AbstractObjective]:
+        """The least-squares problem of a trunk, as a function of `ridge` and the `rounding` of kinks."""
+
+    @abc.abstractmethod
+    def solve(self, trunk: Trunk, ridge: float) -> Float[np.ndarray, "rows functions"]:
+        """The coefficients A for a given trunk."""
+
+    @abc.abstractmethod
+    def loss(self, trunk: Trunk, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
+        """Mean of |error|^p over all values, without weights."""
+
+    @abc.abstractmethod
+    def basis(self, step1: TrunkResult, orthonormalise: AbstractOrthonormaliser | None) -> Basis:
+        """The basis and the targets of step 2, from a fitted trunk."""
+
+    @abc.abstractmethod
+    def limits(self, trunk: Trunk, p: float) -> dict[str, Any]:
+        """Bounds of the loss with power p for trunks of this width; None where they are not known."""
+
+    @abc.abstractmethod
+    def only(self, channel: int) -> "AbstractFields":
+        """The rows of one channel."""
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Fields(AbstractFields):
+    """Fields that are all given at the same points.
+
+    Rows are samples and their channels, channels running faster. Weights of None are all equal.
+    """
+
+    points: Float[np.ndarray, "points features"]
+    outputs: Float[np.ndarray, "rows points"]
+    point_weights: Float[np.ndarray, " points"] | None = None
+    sample_weights: Float[np.ndarray, " rows"] | None = None
+    channels: int | None = None
+    factor: Float[np.ndarray, "rank points"] | None = None
+    """The thin factor of the outputs with the roots of all weights in it, where it is known already."""
+
+    def problem(self, dtype: np.dtype, *, floats_per_point: int = 0) -> Callable[..., AbstractObjective]:
+        """With the thin factor of the outputs, so that its cost does not depend on the number of samples.
+
+        Where the numbers of all layers at all points are more than 2^23, points are drawn by leverage.
+        """
+        roots = np.sqrt(mean_one(self.point_weights, len(self.points)))
+        factor, points = self.factor, self.points
+        if factor is None:
+            outputs = self.outputs * roots * np.sqrt(mean_one(self.sample_weights, self.rows))[:, None]
+            factor = compress(outputs).factor
+        if len(points) * floats_per_point > _MAX_NUMBERS:
+            drawn, times = leverage_sample(factor, roots**2, _MAX_NUMBERS // floats_per_point)
+            points, roots, factor = points[drawn], roots[drawn] * np.sqrt(times), factor[:, drawn] * np.sqrt(times)
+        places, weights = spread_rows(points, dtype, repeats_last=True), spread_rows(roots, dtype)
+        targets = spread_rows(factor.T, dtype)  # (points, rank)
+        return lambda ridge, rounding=0.0: SeparableProblem(
+            TrunkFeatures(places, weights, rounding), targets, ridge, float(self.outputs.size)
+        )
+
+    def solve(self, trunk: Trunk, ridge: float) -> Float[np.ndarray, "rows functions"]:
+        dtype = trunk.network.weights[0].dtype
+        roots = np.sqrt(mean_one(self.point_weights, len(self.points)))
+
+        def rows(block: slice) -> tuple[Array, Array]:
+            root = jnp.asarray(roots[block], dtype)[:, None]
+            Phi = jnp.asarray(trunk_values(trunk, self.points[block], dtype))
+            return Phi * root, jnp.asarray(self.outputs[:, block], dtype).T * root
+
+        blocks = row_blocks(len(self.points))
+        if len(blocks) == 1:
+            return np.asarray(_solve(*rows(blocks[0]), ridge)).T
+        part, parts = own_part()
+        own = blocks[part::parts] or [slice(0, 0)]
+        return np.asarray(solve_ridge_in_blocks(lambda: map(rows, own), ridge)).T
+
+    def loss(self, trunk: Trunk, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
+        return plain_loss(A, trunk_values(trunk, self.points, A.dtype), self.outputs, p=p)
+
+    def basis(self, step1: TrunkResult, orthonormalise: AbstractOrthonormaliser | None) -> Basis:
+        """Targets (R A)^T, or where A is the least-squares solution the same as (Q^T U)^T; without QR A^T."""
+        if orthonormalise is None:
+            return Basis(step1.coefficients, None, 1.0, None)
+        features = trunk_values(step1.trunk, self.points, step1.coefficients.dtype)
+        found = orthonormalise(features, point_weights=self.point_weights, targets=self.outputs)
+        if step1.is_projected:
+            targets = found.coefficients(self.outputs, point_weights=self.point_weights)
+        else:
+            targets = step1.coefficients @ found.coordinates.T
+        return Basis(targets, found.transform, found.squared_length, found.condition, found)
+
+    def limits(self, trunk: Trunk, p: float) -> dict[str, Any]:
+        """Two bounds for p = 1, one for p = 2 (Eckart-Young)."""
+        width = trunk.effective_width
+        squared = trunk_limit(self.outputs, width)
+        lower, upper = trunk_limit_bounds(self.outputs, width) if p == 1 else (squared if p == 2 else None, None)
+        return {
+            "limit": lower,
+            "limit_upper": upper,
+            "is_limited_by_network": is_limited_by_network(self.outputs, squared),
+        }
+
+    def only(self, channel: int) -> "Fields":
+        return dc.replace(self, **rows_of_channel(self, channel))
+
+
+def rows_of_channel(fields: AbstractFields, channel: int) -> dict[str, Any]:
+    """What changes where only the rows of one channel are kept."""
+    rows = slice(channel, None, fields.channels)
+    weights = None if fields.sample_weights is None else fields.sample_weights[rows]
+    return {"outputs": fields.outputs[rows], "sample_weights": weights, "channels": None}
+
+
+def trunk_values(
+    trunk: Trunk, points: Float[np.ndarray, "points features"], dtype: np.dtype
+) -> Float[np.ndarray, "points functions"]:
+    """Phi at all points, a block of points at a time, so that hidden layers never cover all of them."""
+    values = np.empty((len(points), trunk.width + 1), dtype)
+    for block in row_blocks(len(points)):
+        values[block] = trunk(jnp.asarray(points[block], dtype))
+    return values
+
+
+class TrunkFeatures(AbstractFeatures):
+    """Phi at the points, each row times the root of its weight.
+
+    What is searched is either a whole network, or, where the output layer would only mix the functions of the
+    last hidden layer (N not below its width), the layers before it: their span is the same.
+    """
+
+    points: Float[Array, "points coordinates"]
+    root_weights: Float[Array, " points"]
+    rounding: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
+
+    def __call__(self, parameters: "Searched") -> Float[Array, "rows columns"]:
+        functions = parameters(self.points, self.rounding)
+        ones = jnp.ones((len(self.points), 1), functions.dtype)
+        return jnp.concatenate([ones, functions], axis=1) * self.root_weights[:, None]
+
+
+class Searched(eqx.Module):
+    """The part of a trunk network that matters for its span."""
+
+    network: Perceptron
+    is_hidden: bool = eqx.field(static=True)
+
+    def __call__(
+        self, points: Float[Array, "points coordinates"], rounding: Float[Array, ""]
+    ) -> Float[Array, "points functions"]:
+        sigma = rounded(self.network.activation, rounding)
+        values = self.network(points, sigma)
+        return sigma(values) if self.is_hidden else values
+
+
+def searched(network: Perceptron) -> Searched:
+    """The part of `network` that is searched."""
+    *_, hidden, width = network.architecture
+    if len(network.weights) == 1 or width < hidden:
+        return Searched(network, False)
+    return Searched(hidden_layers(network), True)
+
+
+def mean_one(weights: Float[np.ndarray, " entries"] | None, count: int) -> Float[np.ndarray, " entries"]:
+    """The weights scaled to the mean 1; ones where there are none."""
+    return np.ones(count) if weights is None else weights / weights.mean()
+
+
+def plain_loss(
+    coefficients: Float[np.ndarray, "samples functions"],
+    features: Float[np.ndarray, "points functions"],
+    outputs: Float[np.ndarray, "samples points"],
+    *,
+    p: float,
+) -> float:
+    """Mean of |error|^p without weights: what is reported, whatever was minimised."""
+    rows = [slice(begin, begin + 4096) for begin in range(0, len(outputs), 4096)]
+    blocks = itertools.product(row_blocks(len(features)), rows)
+    sums = [np.sum(np.abs(coefficients[k] @ features[i].T - outputs[k, i]) ** p) for i, k in blocks]
+    return float(np.sum(sums)) / outputs.size
+
+
+def hidden_layers(network: Perceptron) -> Perceptron:
+    """All layers but the last; the caller applies the activation of the last hidden layer."""
+    return Perceptron(network.weights[:-1], network.biases[:-1], network.activation)
+
+
+def with_identity_output(layers: Perceptron, like: Trunk) -> Trunk:
+    """A trunk of the same architecture whose output layer is the identity on the hidden functions, then zeros."""
+    last = like.network.weights[-1]
+    W = jnp.eye(*last.shape, dtype=last.dtype)
+    b = jnp.zeros_like(like.network.biases[-1])
+    return Trunk(Perceptron((*layers.weights, W), (*layers.biases, b), layers.activation))
+
+
+_solve = eqx.filter_jit(solve_ridge)

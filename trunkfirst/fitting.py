@@ -1,0 +1,239 @@
+"""From data and a method to an operator with its errors: choose, train, evaluate. No files are written here."""
+
+import dataclasses as dc
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from .auto import Chosen, choose
+from .data import AnyData, OperatorData, ShardedData
+from .devices import use_devices
+from .errors import DivergedError
+from .evaluation import Evaluation, conformal_intervals, evaluate, kernel_baseline
+from .fields import TrunkResult
+from .linear import SVD
+from .memory import check_memory, stream_bytes
+from .method import AbstractMethod
+from .minimisers import OnStep
+from .monolithic import Monolithic
+from .progress import Reporter, Silent
+from .run_data import RunData
+from .sizing import with_sizes, within_minutes
+from .trained import Trained, html_table, plot_losses
+from .training_domain import remember
+from .trunks import reuse_trunk
+from .two_step import TwoStep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Beyond this condition number, single precision leaves a projected gradient fewer than three digits.
+_MAX_CONDITION_SINGLE = 1e4
+_DIGITS_SINGLE = 7.2
+
+
+@dc.dataclass(frozen=True, eq=False)
+class FitResult(Trained):
+    """An operator, how it was chosen and trained, and how good it is.
+
+    `status` is "finished", "interrupted" or "diverged"; `history` the log of all stages; `diagnostics` the parts
+    `trunk`, `branch` and `parameters` of `metrics.json`; `method` the method with nothing left open; `evaluation`
+    the errors on the test samples, if any were held back; `validation_error` the mean relative l2 error on
+    validation samples, of the best candidate or of the operator itself where they are kept out of training.
+    """
+
+    method: AbstractMethod = dc.field(kw_only=True)
+    chosen: Chosen = dc.field(kw_only=True)
+    samples: Mapping[str, int] = dc.field(kw_only=True)
+    evaluation: Evaluation | None = None
+    validation_error: float | None = None
+    warnings: Sequence[str] = ()
+    seconds: float = 0.0
+    folder: Path | None = None
+
+    def summary(self) -> dict[str, str]:
+        """The numbers to look at first, in words."""
+        trunk, branch = self.diagnostics["trunk"], self.diagnostics["branch"]
+        learned = f"{branch['kind']}, loss {branch['loss']:.2e}" if branch else "trained with the trunk"
+        rows = {
+            "status": self.status,
+            "method": self.method.name,
+            "inputs": str(self.method.inputs),
+            "branch": learned,
+            "trunk loss": f"{trunk['loss']:.2e}",
+            "rank": str(trunk["rank"]),
+        }
+        if self.validation_error is not None:
+            rows["validation error"] = f"{self.validation_error:.2e}"
+        if self.evaluation is not None:
+            rows["test error"] = f"{self.evaluation.errors.mean():.2e}"
+        return rows | {"seconds": f"{self.seconds:.1f}"}
+
+    def __repr__(self) -> str:
+        return f"FitResult({', '.join(f'{name}: {value}' for name, value in self.summary().items())})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table; notebooks ask for it."""
+        return html_table(self.summary())
+
+    def plot(self) -> list["Axes"]:
+        """Draw the losses against iterations with matplotlib, one panel a step; returns the panels."""
+        return plot_losses(self.history)
+
+
+def train(
+    method: AbstractMethod,
+    data: RunData,
+    *,
+    seed: int = 0,
+    minutes: float | None = None,
+    intervals: bool = False,
+    chosen: Chosen | None = None,
+    trunk_result: TrunkResult | None = None,
+    on_chosen: Callable[[Chosen], AbstractMethod] | None = None,
+    reporter: Reporter | None = None,
+    throw: bool = True,
+) -> FitResult:
+    """Choose what the method leaves open, train it, and evaluate the operator on the test samples.
+
+    A choice and a finished step 1 made earlier may be given. `on_chosen` is called before training and returns the
+    method to train. With `throw=False` a fit that diverges is returned with that status.
+    """
+    start, reporter = time.perf_counter(), reporter or Silent()
+    check_data_memory(data)
+    if chosen is None:
+        chosen = resolve(method, data, seed=seed, minutes=minutes, reporter=reporter)
+    if not data.holds_validation:  # a trunk that choosing needed has seen the samples for choosing
+        trunk_result = trunk_result or chosen.trunk_result
+    final = chosen.method if on_chosen is None else on_chosen(chosen)
+    # With everything chosen, the samples for choosing now serve for training, unless they are held back.
+    samples = data.for_training
+    trained = fit_method(
+        data.whole or samples, final, key=seed, trunk_result=trunk_result, on_step=reporter.on_step, throw=throw
+    )
+    warnings = precision_warnings(chosen.method, trained, samples)
+    for warning in warnings:
+        reporter.say(f"warning: {warning}")
+    found = _intervals(samples, chosen.method, trained, seed) if intervals else None
+    operator = dc.replace(trained.operator, domain=remember(samples, found))
+    trained = dc.replace(trained, operator=operator)
+    return FitResult(
+        **{field.name: getattr(trained, field.name) for field in dc.fields(trained)},
+        method=chosen.method,
+        chosen=chosen,
+        samples=data.counts,
+        evaluation=None if data.test is None else _evaluated(trained, samples, data.test),
+        validation_error=_validation_error(data, trained, chosen),
+        warnings=warnings,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def resolve(
+    method: AbstractMethod,
+    data: RunData,
+    *,
+    seed: int,
+    minutes: float | None = None,
+    reporter: Reporter | None = None,
+) -> Chosen:
+    """The method with sizes, iterations and choices filled in; test samples are never looked at."""
+    samples = data.all_but_test
+    method = with_sizes(method, samples)
+    if minutes is not None:
+        method = within_minutes(method, samples, minutes)
+    return choose(method, data, seed=seed, reporter=reporter or Silent())
+
+
+def fit_method(
+    data: AnyData | ShardedData,
+    method: AbstractMethod,
+    *,
+    key: PRNGKeyArray | int = 0,
+    devices: int | Sequence[Any] | None = None,
+    trunk_result: TrunkResult | None = None,
+    on_step: OnStep | None = None,
+    throw: bool = True,
+) -> Trained:
+    """Train a method with nothing left open on training samples, with double precision inside and nowhere else."""
+    with use_devices(devices), jax.enable_x64(True):
+        key = jr.key(int(key)) if isinstance(key, int | np.integer) else key
+        trained = method.fit(data, key=key, on_step=on_step, trunk_result=trunk_result)
+    if throw and trained.status == "diverged":
+        bad = next(step for step in trained.history if not math.isfinite(step.loss))
+        raise DivergedError(
+            f"the {bad.stage} loss is no longer finite at iteration {bad.iteration} (rate {bad.rate:.1e}); "
+            "try a smaller rate, or standardised inputs"
+        )
+    return trained
+
+
+def check_data_memory(data: RunData) -> None:
+    """Raise `MemoryNeedError` where training on the data needs more memory than is free."""
+    floats = (data.data.flat_inputs.size + data.data.outputs.size) // data.data.samples
+    beside = 0 if data.whole is None else stream_bytes(data.whole)
+    check_memory(data.data.samples, floats, is_loaded=True, beside=beside)
+
+
+def _evaluated(trained: Trained, train_data: AnyData, test: AnyData) -> Evaluation:
+    """With a kernel baseline fitted to the same training samples."""
+    evaluation = evaluate(trained.operator, test)
+    if not isinstance(train_data, OperatorData) or not isinstance(test, OperatorData):
+        return evaluation
+    return dc.replace(evaluation, kernel_error=kernel_baseline(train_data, test, trained.operator.encoder))
+
+
+def _validation_error(data: RunData, trained: Trained, chosen: Chosen) -> float | None:
+    """The operator's own on samples that were held back, else that of the best candidate."""
+    if data.holds_validation and len(data.split.validation):
+        return float(evaluate(trained.operator, data.validation).errors.mean())
+    return None if chosen.choice is None else chosen.choice.error
+
+
+def _intervals(samples: AnyData, method: AbstractMethod, trained: Trained, seed: int) -> Any:
+    if trained.status != "finished" or not isinstance(samples, OperatorData) or not isinstance(method, TwoStep):
+        return None
+
+    def refit(part: OperatorData, step1: TrunkResult) -> Any:
+        return fit_method(part, method, key=seed, trunk_result=step1).operator
+
+    return conformal_intervals(samples, refit, _step1_of(samples, method, trained), seed=seed)
+
+
+def _step1_of(samples: OperatorData, method: TwoStep, trained: Trained) -> TrunkResult:
+    """Step 1 with coefficients for the samples in memory, where it was trained on more of them."""
+    step1 = trained.trunk_result
+    assert step1 is not None
+    if len(step1.coefficients) == samples.samples * samples.channels:
+        return step1
+    with jax.enable_x64(True):
+        return reuse_trunk(step1.trunk, method.encode(samples).fields)
+
+
+def precision_warnings(method: AbstractMethod, trained: Trained, data: AnyData) -> list[str]:
+    """A sentence where single precision meets a trunk whose condition number makes the result meaningless.
+
+    A monolithic fit without projection solves no linear system and needs no warning.
+    """
+    if method.precision == "double" or isinstance(method, Monolithic):
+        return []
+    condition = trained.diagnostics["trunk"]["condition"]
+    if condition is None:
+        points = data.points if isinstance(data, OperatorData) else data.pooled()[0]
+        condition = SVD()(np.asarray(trained.operator.basis(points), np.float64)).condition
+    if condition < _MAX_CONDITION_SINGLE:
+        return []
+    lost = math.log10(condition) if math.isfinite(condition) else math.inf
+    left = max(_DIGITS_SINGLE - lost, 0.0)
+    return [
+        f"the trunk's condition number is {condition:.1e}: of the 7 digits of single precision about {left:.0f} "
+        "are left in what is solved for, so that small losses and errors mean nothing "
+        f'(single precision serves up to {_MAX_CONDITION_SINGLE:.0e}); set precision = "double"'
+    ]

@@ -1,0 +1,132 @@
+"""`trunkfirst.fit`: arrays, data or a file in, an operator with its error out."""
+
+import dataclasses as dc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .auto import is_open
+from .data import AnyData, OperatorData, ScatteredData, ShardedData, read_data
+from .devices import use_devices
+from .errors import UsageError
+from .fields import TrunkResult
+from .fitting import FitResult, train
+from .method import AbstractMethod
+from .progress import Reporter, as_reporter
+from .run_data import DataSettings, read_samples, split_data
+from .runs.config import RunConfig
+from .runs.run import run
+from .two_step import TwoStep
+
+
+def fit(
+    inputs: Any,
+    outputs: Any = None,
+    points: Any = None,
+    *,
+    method: AbstractMethod | None = None,
+    minutes: float | None = 5.0,
+    seed: int = 0,
+    test_share: float = 0.0,
+    out: Path | str | None = None,
+    intervals: bool | None = None,
+    devices: int | Sequence[Any] | None = None,
+    trunk_result: TrunkResult | None = None,
+    progress: bool | Reporter | None = None,
+    throw: bool = True,
+) -> FitResult:
+    """Learn the operator that maps input functions to output functions.
+
+    What the method leaves open is chosen: sizes from the data, iterations from the time, encoder, branch and weights
+    on validation samples. Then the operator is trained on all samples but the test samples.
+
+    Args:
+        inputs: input functions (samples, sensors), or a dictionary of several by name; or `OperatorData`,
+            `ScatteredData`, `ShardedData`, an xarray Dataset, a dictionary of arrays, or the path of a file.
+        outputs: output functions (samples, points) or (samples, points, channels), where `inputs` is an array.
+        points: where the outputs are given (points, coordinates), where `inputs` is an array.
+        method: `TwoStep`, `Monolithic` or `MonolithicProjected`; everything is chosen if left out.
+        minutes: time allowed, for iterations that the method leaves open.
+        seed: of the networks and the split; the same seed gives the same bits.
+        test_share: share of the samples that are held back and evaluated at the end.
+        out: a folder for the run: operator, configuration, metrics; it can be resumed.
+        intervals: whether to calibrate prediction intervals; by default where something was chosen.
+        devices: how many devices, or which, share the work.
+        trunk_result: a finished step 1 of an earlier two-step fit to build on.
+        progress: whether to report progress, or an object to report to; by default on a terminal.
+        throw: whether a loss that is no longer finite raises; else the status is "diverged".
+
+    Returns:
+        A `FitResult` with the `operator`.
+
+    Raises:
+        DataError: arrays of the wrong shape, type or value.
+        SettingError: a method that does not fit the data.
+        DivergedError: a loss that is no longer finite.
+
+    >>> import numpy as np
+    >>> import trunkfirst
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> u = a @ np.stack([np.sin(3 * x), x**2])
+    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="standardise", weights="none")
+    >>> result = trunkfirst.fit(a[:30], u[:30], x[:, None], method=method)
+    >>> result.status
+    'finished'
+    >>> fields = result.operator.predict(a[30:])
+    >>> bool(abs(fields - u[30:]).max() < 1e-2)
+    True
+    """
+    data = as_data(inputs, outputs, points)
+    method = method or TwoStep()
+    chooses = is_open(method)
+    shares = DataSettings(
+        file=str(inputs) if isinstance(inputs, str | Path) else None,
+        split_seed=seed,
+        validation_share=0.1 if chooses else 0.0,
+        test_share=test_share,
+    )
+    intervals = chooses if intervals is None else intervals
+    with as_reporter(progress) as reporter:
+        parts = split_data(data, shares, reporter=reporter)
+        if out is None:
+            with use_devices(devices):
+                return train(
+                    method,
+                    parts,
+                    seed=seed,
+                    minutes=minutes,
+                    intervals=intervals,
+                    trunk_result=trunk_result,
+                    reporter=reporter,
+                    throw=throw,
+                )
+        if devices is not None and not isinstance(devices, int):
+            raise UsageError("devices: with a folder give their number; a configuration cannot name devices")
+        stored = dc.replace(shares, file=shares.file or str(Path(out) / "data.npz"))
+        config = RunConfig(
+            seed=seed,
+            minutes=minutes,
+            intervals=intervals,
+            devices=devices,
+            data=stored,
+            method=method,
+            preset="none",
+        )
+        saves = data if shares.file is None and not isinstance(data, ShardedData) else None
+        outcome = run(
+            config, out, data=parts, save_data=saves, trunk_result=trunk_result, reporter=reporter, throw=throw
+        )
+    return dc.replace(outcome.result, folder=outcome.folder)
+
+
+def as_data(inputs: Any, outputs: Any = None, points: Any = None) -> AnyData | ShardedData:
+    """The samples of arrays, of data in any form, or of a file."""
+    if outputs is None and points is None:
+        if isinstance(inputs, OperatorData | ScatteredData | ShardedData):
+            return inputs
+        return read_samples(Path(inputs), None, None) if isinstance(inputs, str | Path) else read_data(inputs)
+    if outputs is None or points is None:
+        missing = "outputs" if outputs is None else "points"
+        raise UsageError(f"{missing}: not given; call fit(inputs, outputs, points), or fit(data) with all in one")
+    return OperatorData(inputs=inputs, points=points, outputs=outputs)

@@ -1,0 +1,270 @@
+"""Step 1 as separable least squares: the coefficients are solved for, only the trunk is searched."""
+
+import dataclasses as dc
+import functools as ft
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .errors import UsageError
+from .fields import AbstractFields, Fields, Searched, TrunkResult, searched, with_identity_output
+from .losses import FreeCoefficients, make_loss
+from .minimisers import (
+    LBFGS,
+    AbstractMinimiser,
+    AbstractObjective,
+    Minimised,
+    Minimiser,
+    OnStep,
+    Parameters,
+    Status,
+    Step,
+    Stopping,
+    minimise,
+    worst_status,
+)
+from .networks import Trunk, side_by_side
+from .settings import Field, kind_field, record
+from .trunks import AbstractTrunk, AbstractTrunkNetwork, reuse_trunk
+
+# From a problem that is easy to search to the one that is asked for: the ridge, relative to its setting, and the
+# radius to which kinks of ReLU are rounded. All but the first have this share of the iterations each; more of them
+# where there were kinks, because the problem with rounded ones is another one.
+_SCHEDULE = ((1.0, 0.03), (0.1, 0.006), (0.01, 0.0))
+_SHARE, _SHARE_RELU = 0.125, 0.3
+_USUAL_ITERATIONS = 6000
+
+
+@record
+class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
+    """A trunk network by variable projection: min over the trunk of min over A of |A Phi^T - U|^2 + ridge^2 |A|^2.
+
+    The outputs enter through their thin factor, so that an iteration costs the same for any number of samples.
+    ReLU trunks depend on where they start: of `starts` of them the worse half is dropped repeatedly. The ridge
+    keeps the search well behaved and fades to a hundredth; a search that starts with a small one stalls. The kinks
+    of a ReLU trunk, at which a search would get stuck, are rounded at first. For p other than 2, which allows no
+    compression, the trunk and A are then trained together on the loss with power p.
+    """
+
+    minimiser: Minimiser = LBFGS()
+    iterations: int | None = Field(
+        default=None, ge=1, description="iterations of the minimiser, at most; by the time allowed if left out"
+    )
+    starts: int = Field(default=2, ge=1, description="starts, of which the worse half is dropped repeatedly")
+    ridge: float = Field(default=1e-3, ge=0, description="ridge of the coefficients at the start of the search")
+    p: float = Field(default=2.0, ge=1, allow_inf_nan=False, description="power of the entrywise norm of the loss")
+    stopping: Stopping = Field(default=Stopping(stuck=100), description="when to stop early")
+    kind: Literal["network"] = kind_field("network")
+
+    def fit(
+        self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
+    ) -> TrunkResult:
+        if not isinstance(fields, Fields) and self.p != 2:
+            raise UsageError("samples at points of their own need p = 2")
+        start = time.perf_counter()
+        begin, run = jr.split(key)
+        trunks = [self.make(fields, dtype=dtype, key=k) for k in jr.split(begin, self.starts)]
+        result = self._search(fields, trunks, dtype, run, on_step)
+        searched: Searched = result.parameters
+        trunk = (
+            with_identity_output(searched.network, trunks[0]) if searched.is_hidden else Trunk(searched.network)
+        )
+        A = fields.solve(trunk, self.ridge * _SCHEDULE[-1][0])
+        if self.p != 2 and isinstance(fields, Fields):
+            result = self._polish(fields, FreeCoefficients(trunk, jnp.asarray(A)), run, on_step)
+            trunk, A = result.parameters.trunk, np.asarray(result.parameters.matrix)
+        return TrunkResult(
+            trunk,
+            A,
+            is_projected=self.p == 2,
+            loss=fields.loss(trunk, A, p=self.p),
+            status=result.status,
+            iterations=result.iterations,
+            seconds=time.perf_counter() - start,
+            history=result.history,
+            p=self.p,
+        )
+
+    @property
+    def max_iterations(self) -> int:
+        """The iterations given, or as many as a search usually needs."""
+        return self.iterations or _USUAL_ITERATIONS
+
+    def start(self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray) -> Searched:
+        """A new trunk as the search sees it."""
+        return searched(self.make(fields, dtype=dtype, key=key).network)
+
+    def _search(
+        self,
+        fields: AbstractFields,
+        trunks: Sequence[Trunk],
+        dtype: np.dtype,
+        key: PRNGKeyArray,
+        on_step: OnStep | None,
+    ) -> Minimised:
+        problem = fields.problem(dtype, floats_per_point=sum(trunks[0].network.architecture))
+        (ridge, rounding), *others = [(self.ridge * share, rounding) for share, rounding in _SCHEDULE]
+        share = max(int((_SHARE_RELU if self.activation == "relu" else _SHARE) * self.max_iterations), 1)
+        first = successive_halving(
+            problem(ridge, rounding),
+            [searched(trunk.network) for trunk in trunks],
+            self.minimiser,
+            iterations=max(self.max_iterations - len(others) * share, 1),
+            stopping=self.stopping,
+            key=key,
+            on_step=on_step,
+        )
+        return continue_with(
+            first,
+            [(f"trunk, ridge {ridge:.0e}", problem(ridge, rounding)) for ridge, rounding in others],
+            self.minimiser,
+            iterations=self.max_iterations,
+            share=share,
+            # With little ridge left a ReLU trunk may only be stuck at its kinks, in long line searches.
+            stopping=dc.replace(
+                self.stopping, patience=min(self.stopping.patience, max(share // 10, 10)), stuck=30
+            ),
+            key=key,
+            on_step=on_step,
+        )
+
+    def _polish(
+        self, fields: Fields, start: FreeCoefficients, key: PRNGKeyArray, on_step: OnStep | None
+    ) -> Minimised:
+        dtype = start.matrix.dtype
+        loss = make_loss(fields, jnp.zeros((fields.rows, 0), dtype), p=self.p, dtype=dtype)
+        return minimise(
+            loss, start, self.minimiser, iterations=self.max_iterations, key=key, stage="trunk", on_step=on_step
+        )
+
+
+def successive_halving(
+    problem: AbstractObjective,
+    starts: Sequence[Parameters],
+    minimiser: AbstractMinimiser,
+    *,
+    iterations: int,
+    stopping: Stopping,
+    key: PRNGKeyArray,
+    on_step: OnStep | None,
+) -> Minimised:
+    """Minimise from all starts for a while, keep the better half by training error, repeat; finish the best.
+
+    Each round takes about a quarter of the iterations in all, whatever the number of starts. The error without
+    the ridge is what counts: a start may pay for a steep function with large coefficients, and be right.
+    """
+    error = ft.partial(_error, problem)
+    proceed = ft.partial(minimise, problem, minimiser=minimiser, key=key, on_step=on_step)
+    runs = [minimise(problem, start, minimiser, iterations=1, key=key) for start in starts]
+    share = max(iterations // (4 * len(starts)), 20)
+    reached = 1
+    while len(runs) > 1:
+        reached += share
+        share *= 2
+        runs = [
+            proceed(
+                run.parameters, iterations=reached, state=run.state, stage=f"start {number + 1}", stopping=stopping
+            )
+            for number, run in enumerate(runs)
+        ]
+        if any(run.status == "interrupted" for run in runs):
+            return dc.replace(min(runs, key=error), status="interrupted")
+        runs = sorted(runs, key=error)[: (len(runs) + 1) // 2]
+    best = runs[0]
+    return proceed(best.parameters, iterations=iterations, state=best.state, stage="trunk", stopping=stopping)
+
+
+def continue_with(
+    first: Minimised,
+    stages: Sequence[tuple[str, AbstractObjective]],
+    minimiser: AbstractMinimiser,
+    *,
+    iterations: int,
+    share: int,
+    stopping: Stopping,
+    key: PRNGKeyArray,
+    on_step: OnStep | None,
+) -> Minimised:
+    """Continue from `first` with one objective after the other, up to `iterations` in all.
+
+    Each has a `share` of the iterations, and what those before it did not use. The history is that of all.
+    """
+    result = first
+    for number, (stage, objective) in enumerate(stages, start=1):
+        if result.status != "finished":
+            break
+        most = max(iterations - (len(stages) - number) * share, result.iterations + share)
+        state = minimiser.init(objective, result.parameters, key=key)
+        stage_result = minimise(
+            objective,
+            result.parameters,
+            minimiser,
+            iterations=most,
+            state=dc.replace(state, iteration=result.state.iteration),
+            key=key,
+            stage=stage,
+            stopping=stopping,
+            on_step=on_step,
+        )
+        result = dc.replace(stage_result, history=result.history + stage_result.history)
+    return result
+
+
+def _error(problem: AbstractObjective, run: Minimised) -> float:
+    error = float(_misfit(problem, run.parameters))
+    return error if math.isfinite(error) else math.inf
+
+
+@eqx.filter_jit
+def _misfit(problem: AbstractObjective, parameters: Parameters) -> Float[Array, ""]:
+    return problem.misfit(parameters)
+
+
+@record
+class SeparateTrunks(AbstractTrunk):
+    """A trunk for every output channel, trained on this channel alone; then all of them next to each other.
+
+    Every channel has coefficients for the functions of all trunks, its own and the others'.
+    """
+
+    each: NetworkTrunk
+    kind: Literal["separate"] = kind_field("separate")
+
+    def fit(
+        self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
+    ) -> TrunkResult:
+        if fields.channels is None or self.each.p != 2:
+            raise UsageError("separate trunks need several output channels and p = 2")
+        keys = jr.split(key, fields.channels)
+        parts = [
+            self.each.fit(fields.only(channel), dtype=dtype, key=own, on_step=on_step)
+            for channel, own in enumerate(keys)
+        ]
+        statuses: list[Status] = [part.status for part in parts]
+        together = reuse_trunk(Trunk(side_by_side([part.trunk.network for part in parts])), fields)
+        return dc.replace(
+            together,
+            status=worst_status(*statuses),
+            iterations=sum(part.iterations for part in parts),
+            seconds=together.seconds + sum(part.seconds for part in parts),
+            history=_concatenate([part.history for part in parts]),
+        )
+
+
+def _concatenate(histories: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
+    """One history, with iterations and seconds that continue from one to the next."""
+    ends = [(history[-1].iteration, history[-1].seconds) if history else (0, 0.0) for history in histories]
+    begins = [(0, 0.0), *itertools.accumulate(ends, lambda a, b: (a[0] + b[0], a[1] + b[1]))]
+    return tuple(
+        dc.replace(step, iteration=before + step.iteration, iterations=begins[-1][0], seconds=start + step.seconds)
+        for (before, start), history in zip(begins, histories, strict=False)
+        for step in history
+    )

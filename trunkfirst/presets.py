@@ -1,0 +1,128 @@
+"""Presets: methods for the paper's problems.
+
+`paper` is the paper to the letter. Architectures, activations, initialisation and rates are its own (section 5).
+It does not say how long it trained, so the iterations are ours, chosen to take a few minutes.
+
+`fast` keeps problem, data and architecture and uses what this library adds: variable projection, L-BFGS, several
+starts, relative weights, encoders chosen on validation samples.
+"""
+
+import dataclasses as dc
+from typing import Any
+
+from .coordinates import Coordinates
+from .encoders import AutoInputs, PrincipalInputs, RawInputs
+from .errors import UnknownNameError
+from .linear import QR
+from .method import AbstractMethod
+from .minimisers import LBFGS, Adam
+from .monolithic import Monolithic, MonolithicProjected
+from .network_trunk import NetworkTrunk
+from .regressors import ActiveNeurons, BranchNetwork, JointBranch, NetworkBranch
+from .trunks import JointTrunk, TrunkNetwork
+from .two_step import TwoStep
+
+PRESETS = ("fast", "paper")
+METHODS = ("two-step", "two-step-without-qr", "monolithic", "monolithic-projected")
+
+_RELU = {"activation": "relu", "initialisation": "he"}
+_TANH = {"activation": "tanh", "initialisation": "xavier"}
+
+
+@dc.dataclass(frozen=True)
+class _Problem:
+    """The networks of a problem, and how long the fast preset trains them."""
+
+    trunk: dict[str, Any]
+    branch: dict[str, Any]
+    fast_trunk: dict[str, Any]
+    fast_branch: dict[str, Any]
+
+
+_PROBLEMS = {
+    "nonlinear-conductivity": _Problem(
+        {"hidden": (50, 50, 50), "width": 50, **_RELU},
+        {"hidden": (500,), **_RELU},
+        {"iterations": 14_000, "starts": 8},
+        {"iterations": 50, "ridge": 1e-5},
+    ),
+    "discontinuous-conductivity": _Problem(
+        {"hidden": (25, 25, 25, 25), "width": 25, **_RELU},
+        {"hidden": (100,), **_RELU},
+        {"iterations": 5_000, "starts": 8},
+        {"iterations": 500, "ridge": 1e-5},
+    ),
+    "multiple-inputs": _Problem(
+        {"hidden": (100, 100, 100), "width": 200, **_TANH},
+        {"hidden": (100, 100, 100), **_TANH},
+        {"iterations": 12_000, "starts": 2},
+        {"iterations": 1_200, "ridge": 1e-4},
+    ),
+    # Not in the paper's examples. One hidden layer: 150 functions on 289 points must not bend between them.
+    "random-conductivity": _Problem(
+        {"hidden": (300,), "width": 150, **_TANH},
+        {"hidden": (128,), "activation": "gelu", "initialisation": "xavier"},
+        {"iterations": 1_000, "starts": 2},
+        {"iterations": 400, "ridge": 1e-3, "skip": True, "decay": 1e-4},
+    ),
+}
+
+
+def preset_method(preset: str, problem: str, method: str = "two-step") -> AbstractMethod:
+    """The method that a preset uses for a problem.
+
+    Args:
+        preset: "fast" or "paper".
+        problem: the name of a problem.
+        method: "two-step", "two-step-without-qr", "monolithic" or "monolithic-projected".
+
+    Raises:
+        UnknownNameError: where a name does not exist.
+    """
+    for kind, name, known in (
+        ("preset", preset, PRESETS),
+        ("method", method, METHODS),
+        ("problem", problem, _PROBLEMS),
+    ):
+        if name not in known:
+            raise UnknownNameError(kind, name, tuple(known))
+    make = {"fast": _fast, "paper": _paper}[preset]
+    return make(problem, _PROBLEMS[problem], method)
+
+
+def _fast(name: str, problem: _Problem, method: str) -> AbstractMethod:
+    # As `fit` chooses it on validation samples.
+    inputs = PrincipalInputs(64) if name == "random-conductivity" else AutoInputs()
+    common: dict[str, Any] = {"inputs": inputs, "coordinates": Coordinates(rescale=False), "weights": "relative"}
+    iterations = problem.fast_trunk["iterations"]
+    if method == "monolithic":
+        networks = TrunkNetwork(**problem.trunk), BranchNetwork(**problem.branch)
+        return Monolithic(*networks, minimiser=LBFGS(), iterations=iterations, **common)
+    if method == "monolithic-projected":
+        networks = TrunkNetwork(**problem.trunk), BranchNetwork(**problem.branch)
+        return MonolithicProjected(*networks, iterations=iterations, **common)
+    branch = {"skip": False, "decay": 0.0} | problem.branch | problem.fast_branch
+    return TwoStep(
+        NetworkTrunk(**problem.trunk, **problem.fast_trunk),
+        NetworkBranch(**branch),
+        None if method == "two-step-without-qr" else QR(),
+        **common,
+    )
+
+
+def _paper(name: str, problem: _Problem, method: str) -> AbstractMethod:
+    common: dict[str, Any] = {"inputs": RawInputs(), "coordinates": Coordinates(rescale=False), "weights": "none"}
+    if method.startswith("monolithic"):
+        kind = Monolithic if method == "monolithic" else MonolithicProjected
+        networks = TrunkNetwork(**problem.trunk), BranchNetwork(**problem.branch)
+        return kind(*networks, minimiser=Adam(), iterations=10_000, **common)
+    # A has a row for each of the 90,000 samples of multiple-inputs and moves by the rate an iteration.
+    adam = Adam(halve_every=100_000) if name == "multiple-inputs" else Adam()
+    is_anls = name == "discontinuous-conductivity"
+    branch = ActiveNeurons(width=100, iterations=100) if is_anls else JointBranch(**problem.branch, minimiser=adam)
+    return TwoStep(
+        JointTrunk(**problem.trunk),
+        branch,
+        None if method == "two-step-without-qr" else QR(unit_columns=True),
+        **common,
+    )

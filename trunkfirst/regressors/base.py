@@ -1,0 +1,195 @@
+"""What can serve as a branch: anything that learns targets from encoded inputs."""
+
+import abc
+import dataclasses as dc
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..devices import join_rows, summed
+from ..errors import DataError
+from ..minimisers import OnStep, Status, Step
+from ..networks import Branch
+from ..settings import record
+
+# Samples of a block; samples, and numbers of theirs, that a regressor gets at once.
+_BLOCK = 2**14
+_MAX_ROWS, _MAX_NUMBERS = 50_000, 2**24
+
+Block = tuple[Float[Array, "block features"], Float[Array, "block coefficients"], Float[Array, " block"]]
+
+
+@dc.dataclass(frozen=True, eq=False)
+class StoredRows:
+    """Encoded inputs, targets and weights (mean 1) of more samples than memory holds, in three .npy files.
+
+    The files have a row for each sample, of all or of this process.
+    """
+
+    inputs: Path
+    targets: Path
+    weights: Path
+    samples: int
+    """The number of samples in all."""
+    places: Int[np.ndarray, " own"]
+    """Which of them are in the files, in increasing order."""
+
+    def blocks(self) -> Iterator[Block]:
+        """The samples in the files; without samples one empty block.
+
+        The files are opened anew for each block, so that only a block is in memory.
+        """
+        for begin in range(0, max(len(self.places), 1), _BLOCK):
+            yield self._rows(slice(begin, begin + _BLOCK))
+
+    def some(self, key: PRNGKeyArray) -> Block:
+        """All samples in order if they fit into memory, else random ones, from all processes."""
+        columns = sum(np.load(path, mmap_mode="r").shape[1] for path in (self.inputs, self.targets))
+        most = min(_MAX_ROWS, max(_MAX_NUMBERS // columns, 1))
+        chosen = np.arange(self.samples)
+        if self.samples > most:
+            chosen = np.sort(generator(key).choice(self.samples, most, replace=False))
+        own = np.flatnonzero(np.isin(chosen, self.places, assume_unique=True))
+        rows = self._arrays(np.searchsorted(self.places, chosen[own]))
+        X, Y, w = (jnp.asarray(join_rows(array, own, len(chosen))) for array in rows)
+        return X, Y, w
+
+    def loss(self, branch: Branch) -> float:
+        """The mean square of the errors over samples and coefficients, without weights."""
+        sums = [float(mean_square(branch(X) - Y)) * len(X) for X, Y, _ in self.blocks()]
+        return float(summed(np.sum(sums))) / self.samples
+
+    def _rows(self, rows: slice) -> Block:
+        X, Y, w = map(jnp.asarray, self._arrays(rows))
+        return X, Y, w
+
+    def _arrays(self, rows: slice | Int[np.ndarray, " chosen"]) -> list[np.ndarray]:
+        paths = (self.inputs, self.targets, self.weights)
+        return [np.array(np.load(path, mmap_mode="r")[rows]) for path in paths]
+
+
+@dc.dataclass(frozen=True)
+class InputLayout:
+    """The number of features of each input function after encoding, and the grid of the sensors if any."""
+
+    groups: tuple[int, ...]
+    grid_shape: tuple[int, ...] | None = None
+
+
+@dc.dataclass(frozen=True)
+class Task:
+    """Encoded inputs and the targets to learn from them; losses in the history are multiplied by `loss_unit`."""
+
+    inputs: Float[Array, "samples features"]
+    targets: Float[Array, "samples coefficients"]
+    weights: Float[Array, " samples"] | None
+    layout: InputLayout
+    key: PRNGKeyArray
+    # the log
+    loss_unit: float
+    on_step: OnStep | None
+    begin: float = dc.field(default_factory=time.perf_counter)
+
+    def to_host(
+        self,
+    ) -> tuple[
+        Float[np.ndarray, "samples features"],
+        Float[np.ndarray, "samples coefficients"],
+        Float[np.ndarray, " samples"],
+    ]:
+        """Inputs, targets and weights in double precision; the weights with mean 1, all 1 if there are none."""
+        samples = len(self.inputs)
+        if samples < 2:
+            raise DataError(f"samples: a regression needs 2 or more, got {samples}")
+        w = np.ones(samples) if self.weights is None else np.asarray(self.weights, np.float64)
+        if not (w >= 0).all() or not w.any():
+            raise DataError("weights: expected numbers of 0 or more, not all of them 0")
+        return np.asarray(self.inputs, np.float64), np.asarray(self.targets, np.float64), w / w.mean()
+
+    def closed_form(self, branch: Branch) -> "Regression":
+        """The result of a regressor without iterations; its log has one line."""
+        residual = branch(self.inputs) - self.targets
+        weights = None if self.weights is None else self.weights / jnp.mean(self.weights)
+        loss, seconds = float(mean_square(residual, weights)) * self.loss_unit, time.perf_counter() - self.begin
+        step = Step("branch", 1, 1, loss, loss, 1.0, seconds)
+        if self.on_step is not None:
+            self.on_step(step)
+        return Regression(branch, float(mean_square(residual)), "finished", 1, seconds, (step,))
+
+
+@dc.dataclass(frozen=True)
+class Regression:
+    """A fitted branch, its loss (mean square over samples and coefficients), and how the fit went."""
+
+    branch: Branch
+    loss: float
+    status: Status
+    iterations: int
+    seconds: float
+    history: tuple[Step, ...] = ()
+
+
+@record
+class AbstractRegressor(abc.ABC):
+    """A branch of step 2: a record whose `fit` learns targets (samples, coefficients) from encoded inputs."""
+
+    def fit(
+        self,
+        inputs: Float[Array, "samples features"],
+        targets: Float[Array, "samples coefficients"],
+        weights: Float[Array, " samples"] | None = None,
+        *,
+        key: PRNGKeyArray,
+        layout: InputLayout | None = None,
+        loss_unit: float = 1.0,
+        on_step: OnStep | None = None,
+    ) -> Regression:
+        """Fit a branch; losses in the history are multiplied by `loss_unit`."""
+        layout = layout or InputLayout((inputs.shape[1],))
+        return self.learn(Task(inputs, targets, weights, layout, key, loss_unit, on_step))
+
+    @abc.abstractmethod
+    def learn(self, task: Task) -> Regression:
+        """The regression itself, written by each regressor."""
+
+    def fit_stored(
+        self,
+        rows: StoredRows,
+        *,
+        key: PRNGKeyArray,
+        layout: InputLayout | None = None,
+        loss_unit: float = 1.0,
+        on_step: OnStep | None = None,
+    ) -> Regression:
+        """`fit` on random stored samples, as many as fit into memory; the loss is that of all."""
+        begin = time.perf_counter()
+        fitted = self.fit(*rows.some(key), key=key, layout=layout, loss_unit=loss_unit, on_step=on_step)
+        branch = self.completed(fitted.branch, rows)
+        return dc.replace(fitted, branch=branch, loss=rows.loss(branch), seconds=time.perf_counter() - begin)
+
+    def completed(self, branch: Branch, rows: StoredRows) -> Branch:
+        """Improve a branch that was fitted to some samples by looking at all of them."""
+        del rows
+        return branch
+
+    def with_minimal_budget(self) -> "AbstractRegressor":
+        """The same with the least effort, for a fit that was interrupted before its branch."""
+        return self
+
+
+def mean_square(
+    values: Float[Array, "samples coefficients"], weights: Float[Array, " samples"] | None = None
+) -> Float[Array, ""]:
+    """Mean over samples, weighted if asked, and coefficients."""
+    squares = jnp.mean(values**2, axis=1)
+    return jnp.mean(squares) if weights is None else jnp.mean(squares * weights)
+
+
+def generator(key: PRNGKeyArray) -> np.random.Generator:
+    """A NumPy generator decided by a JAX key."""
+    return np.random.default_rng(np.asarray(jr.key_data(key)).ravel().tolist())

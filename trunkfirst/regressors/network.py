@@ -1,0 +1,364 @@
+"""Networks as branches: all layers trained by a minimiser, or the last layer solved for (variable projection)."""
+
+import dataclasses as dc
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from pydantic import PositiveInt
+
+from ..devices import current_mesh, home, spread_rows
+from ..errors import DataError, SettingError
+from ..linear import leverage_sample, principal_directions
+from ..minimisers import (
+    LBFGS,
+    AbstractFeatures,
+    AbstractObjective,
+    Adam,
+    Minimised,
+    Minimiser,
+    Parameters,
+    SeparableProblem,
+    Stopping,
+    draw,
+    minimise,
+    solve_ridge_in_blocks,
+)
+from ..networks import (
+    AbstractBranchFeatures,
+    Branch,
+    FeatureBranch,
+    LayerFeatures,
+    Perceptron,
+    SkipFeatures,
+    make_branch,
+    make_convolution,
+    make_perceptron,
+    make_product,
+)
+from ..settings import Field, kind_field, record
+from .base import AbstractRegressor, InputLayout, Regression, StoredRows, Task, generator, mean_square
+
+
+@record
+class AbstractBranchNetwork:
+    """The architecture of a branch network, with `hidden` layers between the inputs and the coefficients."""
+
+    hidden: tuple[PositiveInt, ...] = Field(default=(500,), min_length=1, description="hidden widths")
+    activation: str = Field(default="relu", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid")
+    initialisation: str = Field(default="he", description="he or xavier")
+    skip: bool = Field(default=False, description="also pass the inputs to the last layer")
+    product: bool = Field(
+        default=False, description="one network for each input function, multiplied with each other (MIONet)"
+    )
+    convolution: bool = Field(
+        default=False,
+        description="convolutions on the grid of the input, with all but the last of hidden as channels",
+    )
+
+    def make(
+        self,
+        features: int,
+        coefficients: int,
+        layout: InputLayout,
+        *,
+        stacked: bool = False,
+        dtype: np.dtype,
+        key: PRNGKeyArray,
+    ) -> Branch:
+        """A new network from `features` to `coefficients`."""
+        if self.skip or self.product or self.convolution:
+            first, last = jr.split(key)
+            module = self.make_features(features, layout, dtype=dtype, key=first)
+            width = self.hidden[-1] + (features if self.skip else 0)
+            W = jr.normal(last, (coefficients, width), dtype) / np.sqrt(width)
+            return FeatureBranch(module, W.astype(dtype), jnp.zeros(coefficients, dtype))
+        return make_branch(
+            (features, *self.hidden, coefficients),
+            stacked=stacked,
+            activation=self.activation,
+            initialisation=self.initialisation,
+            dtype=dtype,
+            key=key,
+        )
+
+    def make_features(
+        self, features: int, layout: InputLayout, *, dtype: np.dtype, key: PRNGKeyArray
+    ) -> AbstractBranchFeatures:
+        """The network without its last layer."""
+        module = self._make_hidden(features, layout, dtype=dtype, key=key)
+        return SkipFeatures(module) if self.skip else module
+
+    def _make_hidden(
+        self, features: int, layout: InputLayout, *, dtype: np.dtype, key: PRNGKeyArray
+    ) -> AbstractBranchFeatures:
+        if self.convolution:
+            if layout.grid_shape is None:
+                raise DataError("branch: a convolution needs one input function with a grid_shape")
+            *channels, width = self.hidden
+            return make_convolution(
+                layout.grid_shape, channels, width, activation=self.activation, dtype=dtype, key=key
+            )
+        if self.product:
+            if len(layout.groups) < 2:
+                raise SettingError(
+                    "branch.product needs several input functions, each with an encoder of its own: "
+                    'inputs = {kind = "per-input", encodings = {f = "standardise", g = "standardise"}}'
+                )
+            return make_product(
+                layout.groups,
+                self.hidden,
+                activation=self.activation,
+                initialisation=self.initialisation,
+                dtype=dtype,
+                key=key,
+            )
+        whole = make_perceptron(
+            (features, *self.hidden, 1),
+            activation=self.activation,
+            initialisation=self.initialisation,
+            dtype=dtype,
+            key=key,
+        )
+        return LayerFeatures(Perceptron(whole.weights[:-1], whole.biases[:-1], whole.activation))
+
+
+@record
+class BranchNetwork(AbstractBranchNetwork):
+    """The branch network of a method that trains trunk and branch at once."""
+
+    stacked: bool = Field(default=False, description="one network for each coefficient")
+
+
+@record
+class JointBranch(AbstractBranchNetwork, AbstractRegressor):
+    """A network of which all layers are trained by a minimiser, on the mean square error: the paper's step 2."""
+
+    stacked: bool = Field(default=False, description="one network for each coefficient")
+    minimiser: Minimiser = Adam()
+    iterations: int = Field(default=10_000, ge=1, description="iterations of the minimiser, at most")
+    batch: int | None = Field(default=None, ge=1, description="samples in a step of Adam; all if left out")
+    kind: Literal["joint"] = kind_field("joint")
+
+    def with_minimal_budget(self) -> AbstractRegressor:
+        return dc.replace(self, iterations=1)
+
+    def learn(self, task: Task) -> Regression:
+        inputs, targets = task.inputs, task.targets
+        start, run = jr.split(task.key)
+        branch = self.make(
+            inputs.shape[1], targets.shape[1], task.layout, stacked=self.stacked, dtype=targets.dtype, key=start
+        )
+        objective = spread_loss(RegressionLoss(inputs, targets, task.weights, self.batch))
+        result = minimise(
+            objective,
+            branch,
+            self.minimiser,
+            iterations=self.iterations,
+            key=run,
+            stage="branch",
+            loss_unit=task.loss_unit,
+            on_step=task.on_step,
+        )
+        loss = float(mean_square(result.parameters(inputs) - targets))
+        return Regression(
+            result.parameters, loss, result.status, result.iterations, result.seconds, result.history
+        )
+
+
+@record
+class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
+    """A network trained by variable projection: the last layer is solved for, only the hidden ones are searched.
+
+    Targets are rotated to their principal directions, of which there are few; the last layer is the ridge solution
+    for them. With 0 iterations the hidden layers stay as they were drawn.
+    """
+
+    hidden: tuple[PositiveInt, ...] = Field(default=(128,), min_length=1, description="hidden widths")
+    activation: str = Field(default="gelu", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid")
+    initialisation: str = Field(default="xavier", description="he or xavier")
+    skip: bool = Field(default=True, description="also pass the inputs to the last layer")
+    minimiser: Minimiser = LBFGS()
+    iterations: int = Field(default=400, ge=0, description="iterations of the minimiser, at most")
+    ridge: float = Field(default=1e-3, ge=0, description="ridge of the last layer")
+    decay: float = Field(
+        default=1e-6, ge=0, description="penalty on the hidden layers, in units of the targets' mean square"
+    )
+    max_samples: int = Field(
+        default=6_000, ge=1, description="samples in the search, drawn by leverage; the last layer sees all"
+    )
+    kind: Literal["network"] = kind_field("network")
+
+    def with_minimal_budget(self) -> AbstractRegressor:
+        return dc.replace(self, iterations=0)
+
+    def learn(self, task: Task) -> Regression:
+        # On the host: as many small operations on the device would each be compiled.
+        X, Y = np.asarray(task.inputs), np.asarray(task.targets)
+        roots = np.ones(len(X), X.dtype) if task.weights is None else _roots(np.asarray(task.weights))
+        directions = principal_directions(Y * roots[:, None], tolerance=1e-12)
+        rotated = Y @ directions.T * roots[:, None]
+        begin, choose, run = jr.split(task.key, 3)
+        features, status, iterations, history = self._features(X, task.layout, begin), "finished", 0, ()
+        if self.iterations:
+            rows, more = _sample_rows(rotated, roots, self.max_samples, choose)
+            problem = self._problem(X[rows], rotated[rows] * more[:, None], roots[rows] * more, Y.shape[1])
+            found = self._search(problem, features, run, task)
+            features, status = found.parameters, found.status
+            iterations, history = found.iterations, found.history
+        whole = self._problem(X, rotated, roots, Y.shape[1])
+        branch = _with_last_layer(features, np.asarray(home(whole.solve(features))) @ directions)
+        loss = float(_misfit(branch, task.inputs, task.targets))
+        return Regression(branch, loss, status, iterations, time.perf_counter() - task.begin, history)
+
+    def _search(
+        self, problem: SeparableProblem, features: AbstractBranchFeatures, key: PRNGKeyArray, task: Task
+    ) -> Minimised:
+        return minimise(
+            problem,
+            features,
+            self.minimiser,
+            iterations=self.iterations,
+            key=key,
+            stage="branch",
+            loss_unit=task.loss_unit,
+            # Where a branch of many neurons already interpolates, only stuck line searches are left to do.
+            stopping=Stopping(patience=max(5, self.iterations // 20)),
+            on_step=task.on_step,
+        )
+
+    def completed(self, branch: Branch, rows: StoredRows) -> Branch:
+        """The last layer solved for again, on all samples."""
+        features = _without_last_layer(branch)
+
+        def blocks() -> Iterator[tuple[Array, Array]]:
+            for inputs, targets, weights in rows.blocks():
+                roots = jnp.sqrt(weights)
+                yield HiddenFeatures(inputs, roots)(features), targets * roots[:, None]
+
+        return _with_last_layer(features, np.asarray(solve_ridge_in_blocks(blocks, self.ridge)))
+
+    def _problem(
+        self, inputs: np.ndarray, rotated: np.ndarray, roots: np.ndarray, coefficients: int
+    ) -> SeparableProblem:
+        scale = float(len(inputs) * coefficients)
+        decay = np.asarray(self.decay * np.sum(rotated**2) / scale, rotated.dtype)
+        features = HiddenFeatures(spread_rows(inputs, repeats_last=True), spread_rows(roots))
+        return SeparableProblem(features, spread_rows(rotated), self.ridge, scale, decay)
+
+    def _features(self, inputs: np.ndarray, layout: InputLayout, key: PRNGKeyArray) -> AbstractBranchFeatures:
+        """The network without its last layer; kinks of dense layers spread over the data, not all at one place."""
+        make, draw = jr.split(key)
+        features = self.make_features(inputs.shape[1], layout, dtype=inputs.dtype, key=make)
+        if not isinstance(features, LayerFeatures):
+            return features
+        layers = features.layers
+        W = np.asarray(layers.weights[0])
+        at = inputs[np.asarray(jr.choice(draw, len(inputs), (len(W),)))]
+        biases = (jnp.asarray(-np.sum(W * at, axis=1)), *layers.biases[1:])
+        return LayerFeatures(Perceptron(layers.weights, biases, layers.activation))
+
+
+class RegressionLoss(AbstractObjective):
+    """Mean square of branch(inputs) - targets; with `batch`, on that many samples drawn each step."""
+
+    inputs: Float[Array, "samples features"]
+    targets: Float[Array, "samples coefficients"]
+    weights: Float[Array, " samples"] | None = None
+    batch: int | None = eqx.field(static=True, default=None)
+
+    @property
+    def is_stochastic(self) -> bool:
+        return self.batch is not None
+
+    def value(self, parameters: Parameters) -> Float[Array, ""]:
+        return mean_square(parameters(self.inputs) - self.targets, self.weights)
+
+    def value_and_grad(self, parameters: Parameters, *, key: PRNGKeyArray) -> tuple[Float[Array, ""], Parameters]:
+        loss = self if self.batch is None else self._batch(self.batch, key)
+        return eqx.filter_value_and_grad(loss.value)(parameters)
+
+    def _batch(self, size: int, key: PRNGKeyArray) -> "RegressionLoss":
+        rows = draw(key, len(self.inputs), size)
+        weights = None if self.weights is None else self.weights[rows]
+        return RegressionLoss(self.inputs[rows], self.targets[rows], weights)
+
+
+def spread_loss(loss: RegressionLoss) -> RegressionLoss:
+    """The same with its samples spread over the mesh, if there is one and no batch is drawn from them."""
+    if current_mesh() is None or loss.is_stochastic:
+        return loss
+    weights = np.ones(len(loss.inputs)) if loss.weights is None else np.asarray(loss.weights)
+    spread = spread_rows(weights, loss.targets.dtype)
+    # Rows that were added have no weight; the mean over all is to be that over the samples.
+    spread = spread * (len(spread) / len(weights))
+    return RegressionLoss(spread_rows(loss.inputs, repeats_last=True), spread_rows(loss.targets), spread)
+
+
+class HiddenFeatures(AbstractFeatures):
+    """Phi = (1, features of the branch) at the inputs, each row times the root of its weight."""
+
+    inputs: Float[Array, "samples features"]
+    roots: Float[Array, " samples"]
+
+    def __call__(self, parameters: AbstractBranchFeatures) -> Float[Array, "rows columns"]:
+        hidden = parameters(self.inputs)
+        ones = jnp.ones((len(self.inputs), 1), hidden.dtype)
+        return jnp.concatenate([ones, hidden], axis=1) * self.roots[:, None]
+
+
+def _with_last_layer(features: AbstractBranchFeatures, last: Float[np.ndarray, "columns coefficients"]) -> Branch:
+    """The branch whose last layer has its biases in the first row of `last`, its weights in the others."""
+    W, b = jnp.asarray(last[1:].T), jnp.asarray(last[0])
+    if not isinstance(features, LayerFeatures):
+        return FeatureBranch(features, W, b)
+    layers = features.layers
+    return Perceptron((*layers.weights, W), (*layers.biases, b), layers.activation)
+
+
+def _without_last_layer(branch: Branch) -> AbstractBranchFeatures:
+    if isinstance(branch, FeatureBranch):
+        return branch.features
+    assert isinstance(branch, Perceptron)
+    return LayerFeatures(Perceptron(branch.weights[:-1], branch.biases[:-1], branch.activation))
+
+
+def _roots(weights: Float[np.ndarray, " samples"]) -> Float[np.ndarray, " samples"]:
+    return np.sqrt(weights / np.mean(weights))
+
+
+def _sample_rows(
+    targets: Float[np.ndarray, "samples directions"],
+    roots: Float[np.ndarray, " samples"],
+    count: int,
+    key: PRNGKeyArray,
+) -> tuple[slice | Int[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
+    """Samples by the leverage of their targets, so that rare ones are seen, and factors that keep mean squares."""
+    if len(targets) <= count:
+        return slice(None), np.ones_like(roots)
+    rows, times = leverage_sample(targets.T, roots**2, count, seed=generator(key))
+    return rows, np.sqrt(times * len(rows) / len(targets)).astype(targets.dtype)
+
+
+@eqx.filter_jit
+def _misfit(branch: Branch, inputs: Array, targets: Array) -> Float[Array, ""]:
+    return mean_square(branch(inputs) - targets)
+
+
+@record
+class AutoBranch(AbstractRegressor):
+    """The branch is chosen on validation samples: linear, kernel, networks like `network`, active neurons."""
+
+    network: NetworkBranch = NetworkBranch()
+    trial_iterations: int = Field(
+        default=80, ge=1, description="iterations of a network in a comparison; 2.5 times as many for its decay"
+    )
+    kind: Literal["auto"] = kind_field("auto")
+
+    def learn(self, task: Task) -> Regression:
+        raise SettingError("branch: it is still to be chosen; call trunkfirst.fit, which chooses it")

@@ -1,0 +1,211 @@
+"""Ridge regression in closed form: linear, and with Matern kernels.
+
+Where ridge and length are left open they are chosen from a grid by leave-one-out errors, which are exact and need
+no refits.
+"""
+
+import dataclasses as dc
+import functools as ft
+import itertools
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+import scipy.spatial.distance
+from jaxtyping import Float
+
+from ..errors import SolveError
+from ..linear import one_blas_thread
+from ..networks import MATERN, KernelBranch, Perceptron
+from ..settings import Field, kind_field, record
+from .base import AbstractRegressor, Regression, Task, generator
+
+Inputs = Float[np.ndarray, "samples features"]
+Targets = Float[np.ndarray, "samples coefficients"]
+Weights = Float[np.ndarray, " samples"]
+
+_LINEAR_RIDGES = tuple(10.0**k for k in range(-12, 1))
+_KERNEL_RIDGES = tuple(10.0**k for k in (-14, -13, -12, -11, -10, -8, -6, -4, -2))
+# In units of the median distance.
+_LENGTHS = tuple(2.0**k for k in range(-2, 7))
+
+
+@record
+class Linear(AbstractRegressor):
+    """c(x) = W x + b with the penalty ridge s^2 |W|^2, where s is the largest singular value of the inputs."""
+
+    ridge: float | None = Field(default=None, gt=0, description="ridge; chosen by leave-one-out if left out")
+    kind: Literal["linear"] = kind_field("linear")
+
+    def learn(self, task: Task) -> Regression:
+        """Weighted least squares through the SVD of the centred inputs; the bias is not penalised."""
+        with one_blas_thread():
+            problem = _LinearProblem(*task.to_host())
+            ridge = self.ridge or min(_LINEAR_RIDGES, key=problem.leave_one_out)
+            W, b = problem.solve(ridge)
+        dtype = task.targets.dtype
+        return task.closed_form(Perceptron((jnp.asarray(W, dtype),), (jnp.asarray(b, dtype),), "relu"))
+
+
+class _LinearProblem:
+    """Weighted, centred linear least squares, factorised once for every ridge."""
+
+    def __init__(self, X: Inputs, Y: Targets, w: Weights):
+        self.roots, self.share = np.sqrt(w)[:, None], w / w.sum()
+        self.x_mean, self.y_mean = self.share @ X, self.share @ Y
+        self.Y = (Y - self.y_mean) * self.roots
+        self.U, self.s, self.V = np.linalg.svd((X - self.x_mean) * self.roots, full_matrices=False)
+
+    def solve(
+        self, ridge: float
+    ) -> tuple[Float[np.ndarray, "coefficients features"], Float[np.ndarray, " coefficients"]]:
+        """W and b."""
+        inverse = self._filter(ridge) / np.where(self.s > 0, self.s, 1.0)
+        W = (self.V.T * inverse) @ (self.U.T @ self.Y)
+        return W.T, self.y_mean - self.x_mean @ W
+
+    def leave_one_out(self, ridge: float) -> float:
+        """The weighted mean square of the errors at samples left out, with the penalty of all samples.
+
+        A residual grows by 1 / (1 - h) when its sample is left out, h its own share in its fitted value.
+        """
+        kept = self.U * self._filter(ridge)
+        h = self.share + np.sum(kept * self.U, axis=1)
+        residual = self.Y - kept @ (self.U.T @ self.Y)
+        return float(np.mean((residual / np.maximum(1 - h, 1e-14)[:, None]) ** 2))
+
+    def _filter(self, ridge: float) -> Float[np.ndarray, " rank"]:
+        squares = self.s**2
+        return squares / (squares + ridge * max(squares[0], np.finfo(float).tiny))
+
+
+@dc.dataclass(frozen=True, eq=False)
+class KernelSolution:
+    """coefficients a and offset; `inverse_diagonal` is that of the matrix C with a = C Y."""
+
+    coefficients: Float[np.ndarray, "samples coefficients"]
+    offset: Float[np.ndarray, " coefficients"]
+    inverse_diagonal: Float[np.ndarray, " samples"]
+
+
+@dc.dataclass(frozen=True, eq=False)
+class KernelProblem:
+    """Inputs X, targets Y and weights w; samples of weight 0 must be left out."""
+
+    smoothness: str
+    X: Float[np.ndarray, "samples features"]
+    Y: Float[np.ndarray, "samples coefficients"]
+    w: Float[np.ndarray, " samples"]
+
+    def take(self, count: int, rng: np.random.Generator) -> "KernelProblem":
+        """A random part of at most `count` samples."""
+        if len(self.X) <= count:
+            return self
+        rows = np.sort(rng.choice(len(self.X), count, replace=False))
+        return KernelProblem(self.smoothness, self.X[rows], self.Y[rows], self.w[rows])
+
+    def median_distance(self) -> float:
+        """The median distance between samples that differ, 1 if none do."""
+        distances = self._distances[self._distances > 0]
+        return float(np.median(distances)) if len(distances) else 1.0
+
+    def solve(self, length: float, ridge: float, *, with_diagonal: bool = False) -> KernelSolution:
+        """(K + ridge diag(1/w)) a = Y - offset with sum a = 0, by Cholesky."""
+        A = np.empty_like(self._distances)
+        for rows in np.array_split(np.arange(len(A)), 1 + len(A) // 500):  # so that no temporary is large
+            A[rows] = MATERN[self.smoothness](self._distances[rows] / length, np.exp)
+        A[np.diag_indices_from(A)] += ridge / self.w
+        try:
+            factor = scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError as error:
+            raise SolveError(
+                f"the kernel matrix of length {length:.3g} is singular with ridge {ridge:.1e}; "
+                "use a larger ridge or a smaller length"
+            ) from error
+        ones = np.ones((len(A), 1))
+        solved = scipy.linalg.cho_solve((factor, True), np.hstack([self.Y, ones]), check_finite=False)
+        v, total = solved[:, -1], float(solved[:, -1].sum())
+        offset = solved[:, :-1].sum(axis=0) / total
+        coefficients = solved[:, :-1] - v[:, None] * offset
+        diagonal = _inverse_diagonal(factor) - v**2 / total if with_diagonal else np.ones(len(A))
+        return KernelSolution(coefficients, offset, diagonal)
+
+    def leave_one_out(self, length: float, ridge: float) -> float:
+        """The weighted mean square of the errors at samples left out: a_i / C_ii, exactly (Dubrule 1983).
+
+        Infinite where the kernel matrix is singular.
+        """
+        try:
+            solution = self.solve(length, ridge, with_diagonal=True)
+        except SolveError:
+            return np.inf
+        errors = solution.coefficients / solution.inverse_diagonal[:, None]
+        return float(np.mean(self.w[:, None] * errors**2))
+
+    @ft.cached_property
+    def _distances(self) -> Float[np.ndarray, "samples samples"]:
+        return scipy.spatial.distance.cdist(self.X, self.X)
+
+
+def _inverse_diagonal(factor: Float[np.ndarray, "size size"]) -> Float[np.ndarray, " size"]:
+    """The diagonal of (L L^T)^-1."""
+    (potri,) = scipy.linalg.get_lapack_funcs(("potri",), (factor,))
+    inverse, _ = potri(factor, lower=1)
+    return np.diag(inverse).copy()
+
+
+@record
+class Kernel(AbstractRegressor):
+    """Matern kernels around the training inputs, and an offset: (K + ridge diag(1/w)) a = Y - offset, sum a = 0.
+
+    The same as Gaussian-process regression with an unknown constant mean. Of more than `max_centres` samples a
+    random part is used; the branch says how many (`count`).
+    """
+
+    smoothness: Literal["1/2", "3/2", "5/2", "inf"] = Field(
+        default="5/2", description="1/2, 3/2, 5/2, or inf (Gaussian)"
+    )
+    length: float | None = Field(
+        default=None, gt=0, description="length scale; chosen by leave-one-out if left out"
+    )
+    ridge: float | None = Field(default=None, gt=0, description="ridge; chosen by leave-one-out if left out")
+    max_centres: int = Field(default=4000, ge=1, description="training samples used as centres, at most")
+    selection_samples: int = Field(default=1000, ge=1, description="samples that length and ridge are chosen on")
+    kind: Literal["kernel"] = kind_field("kernel")
+
+    def learn(self, task: Task) -> Regression:
+        """Choose length and ridge where they are open, then solve by Cholesky."""
+        rng, dtype = generator(task.key), task.targets.dtype
+        with one_blas_thread():
+            X, Y, w = task.to_host()
+            used = w > 0
+            problem = KernelProblem(self.smoothness, X[used], Y[used], w[used]).take(self.max_centres, rng)
+            length, ridge = self._choose(problem.take(self.selection_samples, rng))
+            ridge, solution = self._solve(problem, length, ridge)
+        branch = KernelBranch(
+            jnp.asarray(problem.X, dtype),
+            jnp.asarray(solution.coefficients, dtype),
+            jnp.asarray(solution.offset, dtype),
+            jnp.asarray(length, dtype),
+            self.smoothness,
+            ridge,
+        )
+        return task.closed_form(branch)
+
+    def _solve(self, problem: KernelProblem, length: float, ridge: float) -> tuple[float, KernelSolution]:
+        """Solve; more samples may need more ridge than the few it was chosen on."""
+        while True:
+            try:
+                return ridge, problem.solve(length, ridge)
+            except SolveError:
+                if self.ridge is not None or ridge >= 1:
+                    raise
+                ridge *= 10
+
+    def _choose(self, problem: KernelProblem) -> tuple[float, float]:
+        unit = problem.median_distance() if self.length is None else 1.0
+        lengths = [unit * k for k in _LENGTHS] if self.length is None else [self.length]
+        ridges = _KERNEL_RIDGES if self.ridge is None else (self.ridge,)
+        ladder = list(itertools.product(lengths, ridges))
+        return ladder[0] if len(ladder) == 1 else min(ladder, key=lambda pair: problem.leave_one_out(*pair))

@@ -1,0 +1,173 @@
+"""The data of a run, from a problem, a file or memory, and their split."""
+
+import dataclasses as dc
+import functools as ft
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from .data import AnyData, ShardedData, Split, read_data
+from .devices import first_alone
+from .memory import check_file, check_memory
+from .problems import get_problem, make_data
+from .progress import Reporter, Silent
+from .settings import Field, record
+from .stream import samples_in_memory, take_together
+
+
+@record
+class DataSettings:
+    """Which samples, and how they are split."""
+
+    file: str | None = Field(default=None, description="your own data, instead of a problem")
+    keys: dict[str, str] = Field(
+        default_factory=dict, description="what arrays are called in the file, by our names"
+    )
+    samples: int | None = Field(default=None, ge=4, description="how many samples; all there are if left out")
+    points: str | None = Field(default=None, description='"random:M" or "grid:N" instead of the mesh of a problem')
+    split_seed: int = Field(
+        default=0, ge=0, lt=2**63, description="seed of the split, apart from that of the networks"
+    )
+    validation_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for choosing settings")
+    hold_validation: bool = Field(
+        default=False,
+        description="keep these out of the training to the end, and evaluate the operator on them, as sweeps do",
+    )
+    test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for evaluating the result")
+
+
+@dc.dataclass(frozen=True, eq=False)
+class RunData:
+    """Data with their split, and the seconds it took to get them."""
+
+    data: AnyData
+    split: Split
+    seconds: float = 0.0
+    split_seed: int = 0
+    holds_validation: bool = False
+    """Whether the operator is evaluated on the samples for choosing, and must not see them."""
+    whole: ShardedData | None = None
+    """All samples that train, where they do not fit into memory: `data` and `split` then have some of them."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Samples for training, choosing and testing; those in shards that are not in memory train."""
+        train, validation, test = (
+            len(part) for part in (self.split.train, self.split.validation, self.split.test)
+        )
+        if self.whole is not None:
+            train = self.whole.samples - (0 if self.holds_validation else validation)
+        return {"train": train, "validation": validation, "test": test}
+
+    @property
+    def train(self) -> AnyData:
+        """Samples for training while something is still to be chosen."""
+        return self.data.take(self.split.train)
+
+    @property
+    def validation(self) -> AnyData:
+        """Samples for choosing."""
+        return self.data.take(self.split.validation)
+
+    @property
+    def all_but_test(self) -> AnyData:
+        """Samples for training once everything is chosen."""
+        return self.data.take(np.union1d(self.split.train, self.split.validation))
+
+    @property
+    def for_training(self) -> AnyData:
+        """Samples that the operator is trained on; where `whole` has them all, some of those."""
+        return self.train if self.holds_validation else self.all_but_test
+
+    @property
+    def test(self) -> AnyData | None:
+        """Samples for testing, if there are any."""
+        return self.data.take(self.split.test) if len(self.split.test) else None
+
+
+def load_run_data(
+    settings: DataSettings,
+    problem: str | None = None,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    reporter: Reporter | None = None,
+) -> RunData:
+    """Make or read the data that `settings` name, and split them.
+
+    `workers` and `scheduler` say who solves samples of a problem that are not cached yet, as in `make_data`.
+    """
+    start = time.perf_counter()
+    reporter = reporter or Silent()
+    if problem is None:
+        assert settings.file is not None
+        data = read_samples(Path(settings.file), settings.keys, settings.samples)
+    else:
+        check_memory(
+            settings.samples or get_problem(problem).default_samples, len(get_problem(problem).mesh.points)
+        )
+        make = ft.partial(
+            make_data,
+            problem,
+            samples=settings.samples,
+            points=settings.points,
+            workers=workers,
+            scheduler=scheduler,
+            progress=reporter.on_samples,
+        )
+        data = first_alone(make)
+    return split_data(data, settings, start=start, reporter=reporter)
+
+
+def split_data(
+    data: AnyData | ShardedData,
+    settings: DataSettings,
+    *,
+    start: float | None = None,
+    reporter: Reporter | None = None,
+) -> RunData:
+    """Split samples at random; of shards, some samples are read into memory for choosing and testing."""
+    start = time.perf_counter() if start is None else start
+    if isinstance(data, ShardedData) and data.samples > samples_in_memory(data):
+        return _split_shards(data, settings, start, reporter or Silent())
+    if isinstance(data, ShardedData):
+        data = data.take(np.arange(data.samples))
+    split = Split.random(
+        data.samples,
+        validation_share=settings.validation_share,
+        test_share=settings.test_share,
+        seed=settings.split_seed,
+    )
+    seconds = time.perf_counter() - start
+    return RunData(data, split, seconds, settings.split_seed, settings.hold_validation)
+
+
+def _split_shards(data: ShardedData, settings: DataSettings, start: float, reporter: Reporter) -> RunData:
+    """At most a quarter of the samples in memory are for validation, and as many for the test."""
+    count = samples_in_memory(data)
+    shares = (settings.test_share, settings.validation_share)
+    tests, validations = (min(round(share * data.samples), count // 4) for share in shares)
+    order = np.random.default_rng(settings.split_seed).choice(data.samples, count, replace=False)
+    test, validation, train = np.split(np.arange(count), [tests, tests + validations])
+    reporter.say(
+        f"{data.samples:,} samples in {len(data.counts):,} shards: {count:,} of them, at random, in memory for "
+        f"choosing and testing ({validations:,} for validation, {tests:,} for test); all but the latter train"
+    )
+    part = take_together(data, order)
+    split = Split(train=train, validation=validation, test=test)
+    aside = order[: tests + validations] if settings.hold_validation else order[:tests]
+    seconds = time.perf_counter() - start
+    return RunData(part, split, seconds, settings.split_seed, settings.hold_validation, data.without(aside))
+
+
+def read_samples(path: Path, keys: Mapping[str, str] | None, samples: int | None) -> AnyData | ShardedData:
+    """The first `samples` of a file, or all of them; of shards without reading them."""
+    check_file(path, is_all=samples is None)
+    data = read_data(path, keys=keys)
+    if samples is None or samples >= data.samples:
+        return data
+    if isinstance(data, ShardedData):
+        return data.without(np.arange(samples, data.samples))
+    return data.take(np.arange(samples))

@@ -1,0 +1,180 @@
+"""The configuration of a run: a method with its data, seed and budget, as one record."""
+
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+from ..errors import SettingError, UnknownNameError, ValueRangeError
+from ..files import read_toml
+from ..method import AbstractMethod
+from ..monolithic import Monolithic, MonolithicProjected
+from ..presets import METHODS, preset_method
+from ..problems import problem_names
+from ..run_data import DataSettings
+from ..settings import Field, OneOf, from_values, merge, parse_setting, put, record, to_values
+from ..two_step import TwoStep
+from .legacy import is_legacy, translate
+
+Method: TypeAlias = Annotated[AbstractMethod, OneOf(TwoStep, Monolithic, MonolithicProjected)]
+
+
+@record
+class RunConfig:
+    """Everything that decides a run; `config.toml` is this record."""
+
+    problem: str | None = Field(default=None, description="one of the problems by name; or set data.file")
+    preset: str = Field(default="fast", description="fast or paper: the method that a problem starts from")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="seed of the networks")
+    minutes: float | None = Field(default=None, gt=0, description="time allowed, for iterations that are left out")
+    intervals: bool = Field(default=False, description="prediction intervals, from five more fits of the branch")
+    checkpoint_seconds: float = Field(
+        default=30.0, gt=0, description="how often the state is saved, so how much work a crash may cost"
+    )
+    devices: int | None = Field(
+        default=None, ge=1, description="devices in each process that share the work; one if left out"
+    )
+    data: DataSettings = DataSettings()
+    method: Method = TwoStep()
+
+    def __post_init__(self) -> None:
+        if self.problem is not None and self.data.file is not None:
+            raise ValueError("give either a problem by name or data.file, and not both")
+
+    @property
+    def name(self) -> str:
+        """The problem, or the name of the file."""
+        return self.problem or Path(self.data.file or "data").stem
+
+
+def make_config(values: dict[str, Any]) -> RunConfig:
+    """The configuration of nested values; the first thing wrong raises an error that names the key."""
+    config = from_values(RunConfig, values)
+    if config.problem is None and config.data.file is None:
+        raise ValueRangeError("give either a problem by name or data.file")
+    return config
+
+
+def config_values(config: RunConfig) -> dict[str, Any]:
+    """The configuration as plain values, for `make_config` in another folder: its data file with the whole path."""
+    values = to_values(config)
+    if config.data.file is not None:
+        values["data"]["file"] = str(Path(config.data.file).resolve())
+    return values
+
+
+def load_config(path: Path) -> RunConfig:
+    """The `config.toml` of a run folder, of version 0.1 too."""
+    return make_config(nested(read_toml(path)))
+
+
+def nested(values: dict[str, Any]) -> dict[str, Any]:
+    """Values with the settings of the method under `method`, wherever they were given.
+
+    `trunk.iterations` is short for `method.trunk.iterations`; `method = "two-step-without-qr"` names a method.
+    """
+    if is_legacy(values):
+        values = translate(values)
+    names = {field for field in RunConfig.__dataclass_fields__}
+    outer = {name: value for name, value in values.items() if name in names and name != "method"}
+    inner = {name: value for name, value in values.items() if name not in names}
+    method = values.get("method", {})
+    method = {"kind": method} if isinstance(method, str) else method
+    method = merge(method, inner)
+    if method.get("kind") == "two-step-without-qr":
+        method = method | {"kind": "two-step", "orthonormalise": "none"}
+    return outer | ({"method": method} if method else {})
+
+
+def parse_settings(texts: list[str]) -> dict[str, Any]:
+    """The options `--set KEY=VALUE` as nested values; later ones win."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        path, value = parse_setting(text)
+        put(values, path, value)
+    return nested(values)
+
+
+def problem_configs(
+    given: dict[str, Any],
+    *,
+    methods: list[str] | None = None,
+    preset: str | None = None,
+    iterations: int | None = None,
+) -> list[RunConfig]:
+    """A configuration for each method on a problem.
+
+    Args:
+        given: nested values from a file and options, in the form of `nested`.
+        methods: names of methods; that of `given`, or two-step, if left out.
+        preset: what the settings start from; that of `given`, or fast, if left out.
+        iterations: for each step that a minimiser takes.
+
+    Raises:
+        SettingError: where a setting does not exist, or has no effect on any of the methods.
+    """
+    if given.get("problem") not in problem_names():
+        raise UnknownNameError("problem", str(given.get("problem")), problem_names())
+    preset = preset or given.get("preset", "fast")
+    wanted = given.get("method", {})
+    named = wanted.get("kind", "two-step")
+    if wanted.get("orthonormalise") == "none" and named == "two-step":
+        named = "two-step-without-qr"
+    names = methods or [named]
+    wanted = {key: value for key, value in wanted.items() if key != "kind"}
+    for name in names:
+        if name not in METHODS:
+            raise UnknownNameError("method", name, METHODS)
+    bases = {name: preset_method(preset, given["problem"], name) for name in names}
+    used = {name: _usable(base, wanted, alone=len(bases) == 1) for name, base in bases.items()}
+    _check_used(wanted, list(used.values()))
+    data = {"validation_share": 0.0} if preset == "paper" else {}
+    outer = merge({"data": data}, {key: value for key, value in given.items() if key != "method"})
+    return [
+        make_config(
+            outer | {"preset": preset, "method": merge(_with_iterations(bases[name], iterations), used[name])}
+        )
+        for name in names
+    ]
+
+
+def _with_iterations(method: AbstractMethod, iterations: int | None) -> dict[str, Any]:
+    """`--iterations` for each step that a minimiser takes; exchanges of active neurons are another unit."""
+    values = to_values(method)
+    if iterations is None:
+        return values
+    if "iterations" in values:
+        return values | {"iterations": iterations}
+    steps = ("trunk", "branch") if values["branch"]["kind"] != "active-neurons" else ("trunk",)
+    return values | {step: values[step] | {"iterations": iterations} for step in steps}
+
+
+def _usable(base: AbstractMethod, wanted: dict[str, Any], *, alone: bool) -> dict[str, Any]:
+    """The wanted settings that this method has; all of them where it is the only one, so that errors show."""
+    if alone:
+        return wanted
+    values, usable = to_values(base), {}
+    for path, value in leaves(wanted):
+        one: dict[str, Any] = {}
+        put(one, list(path), value)
+        try:
+            from_values(type(base), merge(values, merge(usable, one)))
+        except SettingError:
+            continue
+        usable = merge(usable, one)
+    return usable
+
+
+def _check_used(wanted: dict[str, Any], used: list[dict[str, Any]]) -> None:
+    """Every setting must matter to at least one of the methods."""
+    known = {path for each in used for path, _ in leaves(each)}
+    for path, _ in leaves(wanted):
+        if path not in known:
+            raise SettingError(f"setting {'.'.join(path)!r} does not exist in any of the methods compared")
+
+
+def leaves(values: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    """All settings of nested values with their paths, kinds first."""
+    found: list[tuple[tuple[str, ...], Any]] = []
+    for name, value in sorted(values.items(), key=lambda item: item[0] != "kind"):
+        is_section = isinstance(value, dict) and value
+        found += leaves(value, (*prefix, name)) if is_section else [((*prefix, name), value)]
+    return found

@@ -1,0 +1,187 @@
+"""One run: a configuration carried out in a folder."""
+
+import dataclasses as dc
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..auto import Chosen
+from ..data import AnyData, OperatorData, write_data
+from ..devices import use_devices
+from ..evaluation import evaluate
+from ..fields import TrunkResult
+from ..files import read_json, to_json, write_json, write_manifest, write_npz, write_text
+from ..fitting import FitResult, train
+from ..method import AbstractMethod
+from ..networks import Branch, Operator, Perceptron, save
+from ..progress import Reporter, Silent
+from ..regressors import ActiveNeurons
+from ..run_data import RunData, load_run_data
+from ..settings import to_toml
+from ..two_step import TwoStep
+from .config import RunConfig, config_values
+from .environment import environment
+from .evaluation_arrays import evaluation_arrays
+from .workplace import check_same_data, workplace
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Outcome:
+    """A finished run: its folder, its resolved configuration, its numbers, and the fit."""
+
+    folder: Path
+    config: RunConfig
+    metrics: dict[str, Any]
+    result: FitResult
+    test_data: AnyData | None
+
+
+def run(
+    config: RunConfig,
+    folder: Path | str,
+    *,
+    data: RunData | None = None,
+    save_data: AnyData | None = None,
+    trunk_result: TrunkResult | None = None,
+    chosen: Chosen | None = None,
+    reporter: Reporter | None = None,
+    throw: bool = True,
+    resumes: bool = False,
+) -> Outcome:
+    """Carry out a configuration and write a run folder.
+
+    Data, a finished step 1 and a choice made before are used where given, so that a comparison does not do the same
+    work twice. `save_data` from memory are written into the folder. With `throw=False` a fit that diverges is written like any other, with the status "diverged". An
+    interrupted run continues with `resumes=True` and the same arguments.
+    """
+    request = {"command": "run", "config": config_values(config)}
+    reporter = reporter or Silent()
+    with (
+        use_devices(config.devices),
+        workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
+    ):
+        start = time.perf_counter()
+        data = data or load_run_data(config.data, config.problem, reporter=reporter)
+        if save_data is not None and not (place / "data.npz").exists():
+            write_data(save_data, place / "data.npz")
+        check_same_data(data.whole or data.data)
+        recorder = BranchRecorder()
+
+        def on_chosen(found: Chosen) -> AbstractMethod:
+            resolved = dc.replace(config, method=found.method)
+            reporter.say(describe(resolved))
+            _write_environment(place / "environment.json", reporter)
+            write_text(place / "config.toml", to_toml(resolved))
+            return recorder.watch(found.method)
+
+        result = train(
+            config.method,
+            data,
+            seed=config.seed,
+            minutes=config.minutes,
+            intervals=config.intervals,
+            chosen=chosen,
+            trunk_result=trunk_result,
+            on_chosen=on_chosen,
+            reporter=reporter,
+            throw=throw,
+        )
+        if isinstance(data.test, OperatorData):
+            recorder.write(place / "anls.npz", result, data.test)
+        config = dc.replace(config, method=result.method)
+        seconds = {"data": data.seconds, "total": time.perf_counter() - start}
+        outcome = Outcome(place, config, _metrics(config, result, seconds), result, data.test)
+        _write(outcome)
+        return outcome
+
+
+def describe(config: RunConfig) -> str:
+    """What is about to happen, with the iterations, in a line."""
+    method: Any = config.method
+    steps = [getattr(part, "iterations", None) for part in (method, method.trunk, method.branch)]
+    names = ("iterations", "for the trunk", "for the branch")
+    counts = ", ".join(f"{n:,} {name}" for n, name in zip(steps, names, strict=True) if n is not None)
+    start = f"{config.name}, {method.name}, preset {config.preset}, seed {config.seed}"
+    return f"{start}: {counts}" if counts else start
+
+
+def _write_environment(path: Path, reporter: Reporter) -> None:
+    now = environment()
+    if path.exists() and read_json(path) != now:
+        reporter.say("warning: versions or flags differ from those that this run began with; its bits may differ")
+    write_json(path, now)
+
+
+def _metrics(config: RunConfig, result: FitResult, seconds: dict[str, float]) -> dict[str, Any]:
+    evaluation = result.evaluation
+    own = None if evaluation is None or evaluation.own_errors is None else float(evaluation.own_errors.mean())
+    return {
+        "problem": config.name,
+        "method": config.method.name,
+        "preset": config.preset,
+        "seed": config.seed,
+        "split_seed": config.data.split_seed,
+        "status": result.status,
+        "chosen": result.chosen.summary(),
+        "samples": dict(result.samples),
+        **result.diagnostics,
+        "validation": {"mean_relative_l2": result.validation_error},
+        "test": None if evaluation is None else evaluation.summary(),
+        "data": {"own_error": own},
+        "seconds": seconds,
+        "warnings": list(result.warnings),
+    }
+
+
+def _write(outcome: Outcome) -> None:
+    folder, result = outcome.folder, outcome.result
+    lines = [to_json(dc.asdict(step), indent=None) for step in result.history]
+    write_text(folder / "history.jsonl", "\n".join(lines) + "\n")
+    save(result.operator, folder / "model")
+    if result.evaluation is not None and outcome.test_data is not None:
+        arrays = evaluation_arrays(outcome.config.problem, result.evaluation, outcome.test_data)
+        write_npz(folder / "evaluation.npz", arrays)
+    write_json(folder / "metrics.json", outcome.metrics)
+    write_manifest(folder)
+
+
+class BranchRecorder:
+    """Keeps branches of active-neuron least squares during a fit, and evaluates them on test samples after it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Branch] = {}
+        self._is_watching = False
+
+    def watch(self, method: AbstractMethod) -> AbstractMethod:
+        """The same method, recorded if its branch is fitted by active-neuron least squares."""
+        if not isinstance(method, TwoStep) or not isinstance(method.branch, ActiveNeurons):
+            return method
+        self._is_watching = True
+
+        def keep(iteration: int, branch: Perceptron) -> None:
+            if iteration:
+                self._kept[iteration] = branch
+
+        return dc.replace(method, branch=dc.replace(method.branch, on_branch=keep))
+
+    def write(self, path: Path, result: FitResult, test: OperatorData) -> None:
+        """Write iterations, branch losses and mean test errors; nothing where nothing was recorded."""
+        losses = {step.iteration: step.loss for step in result.history if step.stage == "branch"}
+        if not self._is_watching or not losses:
+            return
+        branches = self._kept | {max(losses): result.operator.branch}
+        arrays = {
+            "iterations": np.array(list(branches)),
+            "branch_losses": np.array([losses[iteration] for iteration in branches]),
+            "test_errors": _errors(list(branches.values()), result.operator, test),
+        }
+        write_npz(path, arrays)
+
+
+def _errors(branches: list[Branch], operator: Operator, test: OperatorData) -> Float[np.ndarray, " branches"]:
+    """Mean relative test error of the operator with each of the branches in turn."""
+    operators = (dc.replace(operator, branch=branch) for branch in branches)
+    return np.array([evaluate(each, test).errors.mean() for each in operators])

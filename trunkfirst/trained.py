@@ -1,0 +1,99 @@
+"""What a method returns: an operator and how it was made."""
+
+import dataclasses as dc
+import html
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .fields import TrunkResult
+from .minimisers import Status, Step
+from .networks import Operator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dc.dataclass(frozen=True)
+class Trained:
+    """An operator and how it was trained.
+
+    `status` is "finished", "interrupted" or "diverged"; `history` the log of all stages; `diagnostics` the parts
+    `trunk`, `branch` and `parameters` of `metrics.json`.
+    """
+
+    operator: Operator
+    status: Status
+    history: tuple[Step, ...]
+    diagnostics: dict[str, Any]
+    trunk_result: TrunkResult | None = None
+    """Step 1 of a two-step fit: pass it to `fit` again to try another step 2 on the same trunk."""
+
+
+def trunk_diagnostics(
+    *,
+    loss: float,
+    seconds: float,
+    iterations: int,
+    rank: int,
+    condition: float | None = None,
+    limits: dict[str, Any],
+) -> dict[str, Any]:
+    """The part `trunk` of `metrics.json`."""
+    return {
+        "loss": loss,
+        **limits,
+        "rank": rank,
+        "condition": condition,
+        "seconds": seconds,
+        "iterations": iterations,
+    }
+
+
+_TITLES = {"trunk": "Step 1: trunk", "branch": "Step 2: branch", "monolithic": "Trunk and branch at once"}
+
+
+def summary_rows(status: str, diagnostics: Mapping[str, Any]) -> dict[str, str]:
+    """What one wants to know first, in words."""
+    trunk, branch = diagnostics["trunk"], diagnostics["branch"]
+    seconds = trunk["seconds"] + (branch["seconds"] if branch else 0.0)
+    learned = f"{branch['kind']}, loss {branch['loss']:.2e}" if branch else "trained with the trunk"
+    return {
+        "status": status,
+        "trunk loss": f"{trunk['loss']:.2e}",
+        "rank": str(trunk["rank"]),
+        "branch": learned,
+        "seconds": f"{seconds:.1f}",
+    }
+
+
+def html_table(rows: Mapping[str, str]) -> str:
+    """A table of two columns, names on the left."""
+    cells = (
+        f'<tr><th style="text-align: left">{html.escape(name)}</th><td>{html.escape(value)}</td></tr>'
+        for name, value in rows.items()
+    )
+    return f"<table>{''.join(cells)}</table>"
+
+
+def plot_losses(history: Sequence[Step]) -> list["Axes"]:
+    """The smallest loss so far (thick) and the loss (faint) against iterations, one panel a step."""
+    import matplotlib.pyplot as plt
+
+    steps = _by_step(history)
+    _, grid = plt.subplots(1, len(steps), figsize=(4.5 * len(steps), 3.2), squeeze=False, layout="constrained")
+    panels: list[Axes] = list(grid[0])
+    for axes, (name, lines) in zip(panels, steps.items(), strict=True):
+        iterations = [line.iteration for line in lines]
+        marker = "o" if len(lines) == 1 else None  # a branch in closed form has one line in the log
+        axes.semilogy(iterations, [line.loss for line in lines], color="C0", alpha=0.35)
+        axes.semilogy(iterations, [line.best_loss for line in lines], color="C0", linewidth=2, marker=marker)
+        axes.set(title=_TITLES.get(name, name), xlabel="iteration", ylabel="loss")
+    return panels
+
+
+def _by_step(history: Sequence[Step]) -> dict[str, list[Step]]:
+    """The log of each step; "trunk, ridge 1e-05" belongs to "trunk"."""
+    steps: dict[str, list[Step]] = {}
+    for line in history:
+        steps.setdefault(line.stage.partition(",")[0], []).append(line)
+    return steps

@@ -1,0 +1,143 @@
+"""The two-step method: fit the trunk, orthonormalise it, fit the branch."""
+
+import dataclasses as dc
+from typing import Annotated, Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+import pydantic
+from jaxtyping import PRNGKeyArray
+
+from .data import AnyData, ShardedData
+from .encode import EncodedData, encode
+from .errors import UsageError
+from .fields import Basis, TrunkResult
+from .linear import QR, SVD, AbstractOrthonormaliser
+from .method import AbstractMethod, named_key
+from .minimisers import OnStep, worst_status
+from .network_trunk import NetworkTrunk, SeparateTrunks
+from .networks import count_parameters
+from .regressors import (
+    AbstractRegressor,
+    ActiveNeurons,
+    AutoBranch,
+    JointBranch,
+    Kernel,
+    Linear,
+    NetworkBranch,
+    Regression,
+)
+from .settings import OneOf, kind_field, record
+from .stream import encode_stream
+from .trained import Trained, trunk_diagnostics
+from .trunks import AbstractTrunk, JointTrunk
+
+_TRUNKS = OneOf(NetworkTrunk, JointTrunk, SeparateTrunks)
+_BRANCHES = OneOf(AutoBranch, NetworkBranch, JointBranch, ActiveNeurons, Kernel, Linear)
+# A file has no None: "none" is the paper's two-step method without QR.
+_WITHOUT = pydantic.BeforeValidator(lambda value: None if value == "none" else value)
+_AS_WORD = pydantic.WrapSerializer(lambda value, dump: "none" if value is None else dump(value))
+
+
+@record
+class TwoStep(AbstractMethod):
+    """Fit the trunk with free coefficients, orthonormalise it, fit the branch to the coefficients.
+
+    What is left out is chosen by `trunkfirst.fit`: the sizes of the trunk from the data, the branch, the encoder
+    of the inputs and the weights on validation samples. `orthonormalise=None` is the two-step method without QR.
+    """
+
+    trunk: Annotated[AbstractTrunk, _TRUNKS] = NetworkTrunk()
+    branch: Annotated[AbstractRegressor, _BRANCHES] = AutoBranch()
+    orthonormalise: Annotated[Annotated[AbstractOrthonormaliser, OneOf(QR, SVD)] | None, _WITHOUT, _AS_WORD] = QR()
+    kind: Literal["two-step"] = kind_field("two-step")
+
+    @property
+    def name(self) -> str:
+        return "two-step" if self.orthonormalise else "two-step-without-qr"
+
+    def fit(
+        self,
+        data: AnyData | ShardedData,
+        *,
+        key: PRNGKeyArray,
+        on_step: OnStep | None = None,
+        trunk_result: TrunkResult | None = None,
+    ) -> Trained:
+        """Steps 1 and 2; a finished step 1 may be given."""
+        encoded = self.encode(data)
+        step1 = trunk_result or self.trunk.fit(
+            encoded.fields, dtype=self.dtype, key=named_key(key, "trunk"), on_step=on_step
+        )  # min over mu, A of |Phi(mu) A - U|
+        encoded = encoded.after_trunk()
+        basis = encoded.fields.basis(step1, self.orthonormalise)  # Phi T orthonormal, targets R A
+        branch = self.branch if step1.status == "finished" else self.branch.with_minimal_budget()
+        unit = _loss_unit(basis, step1)
+        step2 = encoded.fit_branch(
+            branch, basis, key=named_key(key, "branch"), loss_unit=unit, on_step=on_step
+        )  # min over theta of |C(theta) - R A|
+        return _assemble(self.branch, encoded, step1, basis, step2, unit)
+
+    def encode(self, data: AnyData | ShardedData) -> EncodedData:
+        """The data as the steps see them; `ShardedData` are never in memory at once."""
+        if not isinstance(data, ShardedData):
+            return encode(data, self, self.dtype)
+        if not isinstance(self.trunk, NetworkTrunk) or self.trunk.p != 2 or self.orthonormalise is None:
+            raise UsageError(
+                "data in shards need the two-step method with an orthonormalised trunk of kind network and p = 2; "
+                "for other methods take as many samples as fit into memory: data.take(indices), or data.samples"
+            )
+        return encode_stream(data, self, self.dtype)
+
+
+def _loss_unit(basis: Basis, step1: TrunkResult) -> float:
+    """From the mean over the kept directions to the paper's |C - R A|^2 / (K (N + 1)) with Q^T Q = I."""
+    return basis.squared_length * basis.targets.shape[1] / (step1.trunk.width + 1)
+
+
+def _assemble(
+    branch: AbstractRegressor,
+    encoded: EncodedData,
+    step1: TrunkResult,
+    basis: Basis,
+    step2: Regression,
+    unit: float,
+) -> Trained:
+    """The operator of both steps, and what was measured."""
+    if step1.limits is None:
+        step1 = dc.replace(step1, limits=encoded.fields.limits(step1.trunk, step1.p))
+    transform = None if basis.transform is None else jnp.asarray(basis.transform, encoded.dtype)
+    return Trained(
+        encoded.operator(step2.branch, step1.trunk, transform),
+        worst_status(step1.status, step2.status),
+        step1.history + step2.history,
+        encoded.notes | _diagnostics(encoded, step1, basis, step2, unit, getattr(branch, "kind", "network")),
+        step1,
+    )
+
+
+def _diagnostics(
+    encoded: EncodedData, step1: TrunkResult, basis: Basis, step2: Regression, unit: float, kind: str
+) -> dict[str, Any]:
+    return {
+        "trunk": trunk_diagnostics(
+            loss=step1.loss,
+            seconds=step1.seconds,
+            iterations=step1.iterations,
+            rank=basis.targets.shape[1],
+            condition=basis.condition,
+            limits=step1.limits or {},
+        ),
+        "branch": {
+            "kind": kind,
+            "loss": step2.loss * unit,
+            "relative_loss": step2.loss / float(np.mean(basis.targets**2)),
+            "seconds": step2.seconds,
+            "iterations": step2.iterations,
+        },
+        "parameters": {
+            "trunk": count_parameters(step1.trunk),
+            "coefficients": encoded.rows * step1.coefficients.shape[1],
+            "branch": count_parameters(step2.branch),
+        },
+    }
