@@ -1,6 +1,6 @@
 """Regressors: records that fit the branch."""
 
-from ._active_neurons import ActiveNeurons, OnBranch
+from .active_neurons import ActiveNeurons, OnBranch
 from .base import AbstractRegressor, InputLayout, Regression, StoredRows, Task, mean_square
 from .network import AutoBranch, BranchNetwork, JointBranch, NetworkBranch, RegressionLoss
 from .ridge import Kernel, Linear

@@ -8,31 +8,183 @@ explicitly; the loss never rises. Candidates, the exchange gain and the order of
 """
 
 import dataclasses as dc
-from typing import Literal
+import time
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..checkpoints import begin_step
-from ..linear import one_blas_thread
-from ..minimisers import Status
+from ..checkpoints import Snapshot, begin_step
+from ..linear import one_blas_thread, principal_directions
+from ..minimisers import OnStep, Status, Step
+from ..networks import Perceptron
 from ..settings import Field, kind_field, record
-from ._exchange import Neurons, Samples, fit_output
-from ._neuron_journey import NeuronJourney, NeuronState, OnBranch
-from ._proposals import local_fits, pair_directions, random_neurons
-from ._reduction import reduce
-from ._scores import Scores
 from .base import AbstractRegressor, Regression, Task, generator, mean_square
+from .neuron_exchange import (
+    Neurons,
+    OutputFit,
+    Samples,
+    Scores,
+    fit_output,
+    local_fits,
+    pair_directions,
+    random_neurons,
+)
+
+OnBranch: TypeAlias = Callable[[int, Perceptron], None]
 
 # Exchanges tried, the most promising first, before an attempt is given up.
 _TRIES = 4
 # Pairs of samples that propose directions at each visit of a sweep; in an exchange they are `proposals`.
 _SWEEP_PAIRS = 4
-# Iterations without any change after which there is no hope.
+# Iterations without any change after which the search stops.
 _PATIENCE = {"exchange": 10, "sweep": 1}
-# Share of the loss below which a gain is not worth an exchange.
-_WORTHWHILE = 1e-6
+# Share of the loss below which a gain is ignored.
+_MIN_GAIN = 1e-6
+
+
+# Branches shown to `on_branch`: with thousands of sensors each takes megabytes.
+_MAX_SHOWN = 50
+
+
+@dc.dataclass(frozen=True, eq=False)
+class NeuronState:
+    """Neurons, and the best output layer for them."""
+
+    neurons: Neurons
+    fit: OutputFit
+
+
+class NeuronSearch:
+    """The neurons, the log, and both as a snapshot; `state_of` solves for the output layer, `branch_of` makes the network."""
+
+    def __init__(
+        self,
+        iterations: int,
+        rng: np.random.Generator,
+        state_of: Callable[[Neurons], NeuronState],
+        branch_of: Callable[[NeuronState], Perceptron],
+        loss_unit: float,
+        *,
+        on_step: OnStep | None,
+        on_branch: OnBranch | None,
+    ):
+        self.iterations, self.rng, self.loss_unit = iterations, rng, loss_unit
+        self._state_of, self._branch_of = state_of, branch_of
+        self._on_step, self._on_branch = on_step, on_branch
+        self._shown: dict[int, Neurons] = {}
+        self._begin = time.perf_counter()
+        self.state: NeuronState
+        self.idle = 0
+        """Iterations since the last change."""
+        self.history: list[Step] = []
+
+    @property
+    def branch(self) -> Perceptron:
+        """The network as it is now."""
+        return self._branch_of(self.state)
+
+    def start(self, neurons: Neurons) -> None:
+        """Begin with these neurons."""
+        self.state = self._state_of(neurons)
+        self._show(0, self.state)
+
+    def add(self, state: NeuronState, changed: float) -> None:
+        """An iteration, and the share of neurons that it changed."""
+        self.state, self.idle = state, 0 if changed else self.idle + 1
+        iteration, loss = len(self.history) + 1, state.fit.loss * self.loss_unit
+        seconds = time.perf_counter() - self._begin
+        self.history.append(Step("branch", iteration, self.iterations, loss, loss, changed, seconds))
+        if iteration % -(-self.iterations // _MAX_SHOWN) == 0:
+            self._show(iteration, state)
+        if self._on_step is not None:
+            self._on_step(self.history[-1])
+
+    def snapshot(self) -> Snapshot:
+        """All that is needed to continue, and to show again what was shown."""
+        kept = [*self._shown.values(), self.state.neurons]
+        arrays = {
+            "directions": np.stack([neurons.directions for neurons in kept]),
+            "biases": np.stack([neurons.biases for neurons in kept]),
+        }
+        note = {
+            "idle": self.idle,
+            "random": self.rng.bit_generator.state,
+            "seconds": time.perf_counter() - self._begin,
+            "history": [dc.astuple(step) for step in self.history],
+            "shown": list(self._shown),
+        }
+        return Snapshot(arrays, note)
+
+    def restore(self, saved: Snapshot) -> None:
+        """Continue from a snapshot."""
+        note, arrays = saved.note, saved.arrays
+        *shown, last = map(Neurons, arrays["directions"], arrays["biases"])
+        for iteration, neurons in zip(note["shown"], shown, strict=True):
+            self._show(iteration, self._state_of(neurons))
+        self.state, self.idle = self._state_of(last), note["idle"]
+        self.rng.bit_generator.state = note["random"]
+        self.history = [Step(*line) for line in note["history"]]
+        self._begin = time.perf_counter() - note["seconds"]
+
+    def _show(self, iteration: int, state: NeuronState) -> None:
+        if self._on_branch is not None:
+            self._shown[iteration] = state.neurons
+            self._on_branch(iteration, self._branch_of(state))
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Reduction:
+    """coordinates = (inputs - centre) @ matrix; targets = reduced targets @ rows, with orthonormal rows."""
+
+    centre: Float[np.ndarray, " features"]
+    matrix: Float[np.ndarray, "features coordinates"]
+    rows: Float[np.ndarray, "reduced coefficients"]
+
+    def branch(
+        self, neurons: Neurons, weights: Float[np.ndarray, "functions reduced"], *, dtype: np.dtype
+    ) -> Perceptron:
+        """The network of reduced neurons and output weights, for the original inputs and targets; |w_l| = 1."""
+        W = neurons.directions @ self.matrix.T
+        b = neurons.biases - W @ self.centre
+        G = weights @ self.rows
+        lengths = np.linalg.norm(W, axis=1)
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        hidden, output = W / lengths[:, None], (G[1:] * lengths[:, None]).T
+        return Perceptron(
+            (jnp.asarray(hidden, dtype), jnp.asarray(output, dtype)),
+            (jnp.asarray(b / lengths, dtype), jnp.asarray(G[0], dtype)),
+            "relu",
+        )
+
+
+def reduce(
+    inputs: Float[np.ndarray, "samples features"],
+    targets: Float[np.ndarray, "samples coefficients"],
+    weights: Float[np.ndarray, " samples"],
+    *,
+    tolerance: float,
+) -> tuple[Reduction, Samples]:
+    """Principal coordinates of the inputs above `tolerance`, with one scale, and of the targets, exactly."""
+    centre, roots = inputs.mean(axis=0), np.sqrt(weights)
+    s, V = _principal(inputs - centre, tolerance)
+    scale = s[0] / np.sqrt(len(inputs)) if s[0] > 0 else 1.0
+    matrix = V.T / scale
+    rows = principal_directions(targets * roots[:, None], tolerance=1e-14)
+    samples = Samples((inputs - centre) @ matrix, (targets * roots[:, None]) @ rows.T, roots)
+    return Reduction(centre, matrix, rows), samples
+
+
+def _principal(
+    values: Float[np.ndarray, "samples columns"], tolerance: float
+) -> tuple[Float[np.ndarray, " rank"], Float[np.ndarray, "rank columns"]]:
+    """Singular values above `tolerance` times the first, at least one, and their right singular vectors."""
+    triangle = np.linalg.qr(values, mode="r") if len(values) > values.shape[1] else values
+    _, s, V = np.linalg.svd(triangle, full_matrices=False)
+    rank = max(1, int((s > tolerance * s[0]).sum()))
+    return s[:rank], V[:rank]
 
 
 @record
@@ -78,7 +230,7 @@ class ActiveNeurons(AbstractRegressor):
         dtype = jnp.dtype(task.targets.dtype)
         with one_blas_thread():
             reduction, samples = reduce(*task.to_host(), tolerance=self.input_tolerance)
-            journey = NeuronJourney(
+            search = NeuronSearch(
                 self.iterations,
                 generator(task.key),
                 lambda neurons: NeuronState(neurons, fit_output(samples, neurons, ridge=self.ridge)),
@@ -87,30 +239,30 @@ class ActiveNeurons(AbstractRegressor):
                 on_step=task.on_step,
                 on_branch=self.on_branch,
             )
-            status = self._run(samples, journey)
-        branch, history = journey.branch, tuple(journey.history)
+            status = self._run(samples, search)
+        branch, history = search.branch, tuple(search.history)
         loss = float(mean_square(branch(task.inputs) - task.targets))
         seconds = history[-1].seconds if history else 0.0
         return Regression(branch, loss, status, len(history), seconds, history)
 
-    def _run(self, samples: Samples, journey: NeuronJourney) -> Status:
+    def _run(self, samples: Samples, search: NeuronSearch) -> Status:
         place = begin_step(f"active neurons, {self.iterations} iterations")
         if place.saved is None:
-            journey.start(random_neurons(samples, self.width, rng=journey.rng))
+            search.start(random_neurons(samples, self.width, rng=search.rng))
         else:
-            journey.restore(place.saved)
+            search.restore(place.saved)
         try:
-            while len(journey.history) < self.iterations and journey.idle < _PATIENCE[self.mode]:
-                changed, state = self._iterate(samples, journey.state, journey.rng)
-                journey.add(state, changed / self.width)
-                place.keep(journey.snapshot)
+            while len(search.history) < self.iterations and search.idle < _PATIENCE[self.mode]:
+                changed, state = self._iterate(samples, search.state, search.rng)
+                search.add(state, changed / self.width)
+                place.keep(search.snapshot)
         except KeyboardInterrupt:
             if place.journal is not None:
-                place.keep(journey.snapshot, at_once=True)
+                place.keep(search.snapshot, at_once=True)
                 raise
             return "interrupted"
         if not place.is_done:
-            place.finish(journey.snapshot)
+            place.finish(search.snapshot)
         return "finished"
 
     def _iterate(self, samples: Samples, state: NeuronState, rng: np.random.Generator) -> tuple[int, NeuronState]:
@@ -138,7 +290,7 @@ class ActiveNeurons(AbstractRegressor):
         """The state after the best exchange that lowers the loss, or the same state."""
         scores = self._scores(samples, state, rng)
         local, directions = self._proposals(scores, state, sources, pairs, rng)
-        for exchange in scores.best(local, directions, _TRIES, floor=_WORTHWHILE * scores.fit.loss, rng=rng):
+        for exchange in scores.best(local, directions, _TRIES, floor=_MIN_GAIN * scores.fit.loss, rng=rng):
             best = scores.refine(exchange)
             neurons = state.neurons.replace(best.neuron, best.direction, best.bias)
             fit = fit_output(samples, neurons, ridge=self.ridge)
