@@ -3,173 +3,129 @@
 Public names are imported when they are first used: `import trunkfirst` itself loads neither JAX nor SciPy.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import errors
-from ._version import __version__
+from . import errors as errors
+from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from .coordinates import Coordinates as Coordinates
     from .data import (
-        InputFunction,
-        OperatorData,
-        ScatteredData,
-        ShardedData,
-        Split,
-        check_data,
-        read_data,
-        scattered_from_lists,
-        write_data,
-        write_shards,
+        InputFunction as InputFunction,
+        OperatorData as OperatorData,
+        ScatteredData as ScatteredData,
+        ShardedData as ShardedData,
+        Split as Split,
+        check_data as check_data,
+        read_data as read_data,
+        scattered_from_lists as scattered_from_lists,
+        write_data as write_data,
+        write_shards as write_shards,
     )
-    from .estimator import TwoStepDeepONet
-    from .evaluation import Evaluation, evaluate
-    from .linear import QR, SVD
-    from .minimisers import LBFGS, Adam, LevenbergMarquardt
-    from .networks import Operator, load, save
-    from .problems import make_data
+    from .encoders import (
+        AutoInputs as AutoInputs,
+        BasisInputs as BasisInputs,
+        PerInput as PerInput,
+        PredictiveInputs as PredictiveInputs,
+        PrincipalInputs as PrincipalInputs,
+        RawInputs as RawInputs,
+        StandardisedInputs as StandardisedInputs,
+    )
+    from .estimator import TwoStepDeepONet as TwoStepDeepONet
+    from .evaluation import (
+        Evaluation as Evaluation,
+        evaluate as evaluate,
+    )
+    from .fitting import FitResult as FitResult
+    from .interface import fit as fit
+    from .linear import (
+        QR as QR,
+        SVD as SVD,
+    )
+    from .losses import Batches as Batches
+    from .minimisers import (
+        LBFGS as LBFGS,
+        Adam as Adam,
+        LevenbergMarquardt as LevenbergMarquardt,
+        Stopping as Stopping,
+    )
+    from .monolithic import (
+        Monolithic as Monolithic,
+        MonolithicProjected as MonolithicProjected,
+    )
+    from .network_trunk import (
+        NetworkTrunk as NetworkTrunk,
+        SeparateTrunks as SeparateTrunks,
+    )
+    from .networks import (
+        Operator as Operator,
+        load as load,
+        save as save,
+    )
+    from .output_map import Output as Output
+    from .presets import preset_method as preset_method
+    from .problems import make_data as make_data
     from .regressors import (
-        ActiveNeurons,
-        BranchSettings,
-        KernelRidge,
-        LinearRidge,
-        NetworkRegressor,
-        ProjectedNetwork,
-        SklearnRegressor,
+        ActiveNeurons as ActiveNeurons,
+        AutoBranch as AutoBranch,
+        BranchNetwork as BranchNetwork,
+        JointBranch as JointBranch,
+        Kernel as Kernel,
+        Linear as Linear,
+        NetworkBranch as NetworkBranch,
+        Sklearn as Sklearn,
     )
-    from .serving import export
-    from .training import (
-        BasisInputs,
-        Batches,
-        CoordinateSettings,
-        FitResult,
-        JointTrunk,
-        Monolithic,
-        MonolithicProjected,
-        OutputSettings,
-        PerInput,
-        PredictiveInputs,
-        PrincipalInputs,
-        ProjectedTrunk,
-        RawInputs,
-        SeparateTrunks,
-        StandardisedInputs,
-        TrunkSettings,
-        TwoStep,
-        fit,
+    from .serving import export as export
+    from .trunks import (
+        JointTrunk as JointTrunk,
+        TrunkNetwork as TrunkNetwork,
     )
+    from .two_step import TwoStep as TwoStep
 
-_ROOMS = {
-    "data": (
-        "InputFunction",
-        "OperatorData",
-        "ScatteredData",
-        "ShardedData",
-        "Split",
-        "check_data",
-        "read_data",
-        "scattered_from_lists",
-        "write_data",
-        "write_shards",
-    ),
-    "estimator": ("TwoStepDeepONet",),
-    "evaluation": ("Evaluation", "evaluate"),
-    "linear": ("QR", "SVD"),
-    "minimisers": ("LBFGS", "Adam", "LevenbergMarquardt"),
-    "networks": ("Operator", "load", "save"),
-    "problems": ("make_data",),
-    "regressors": (
-        "ActiveNeurons",
-        "BranchSettings",
-        "KernelRidge",
-        "LinearRidge",
-        "NetworkRegressor",
-        "ProjectedNetwork",
-        "SklearnRegressor",
-    ),
-    "serving": ("export",),
-    "training": (
-        "BasisInputs",
-        "Batches",
-        "CoordinateSettings",
-        "FitResult",
-        "JointTrunk",
-        "Monolithic",
-        "MonolithicProjected",
-        "OutputSettings",
-        "PerInput",
-        "PredictiveInputs",
-        "PrincipalInputs",
-        "ProjectedTrunk",
-        "RawInputs",
-        "SeparateTrunks",
-        "StandardisedInputs",
-        "TrunkSettings",
-        "TwoStep",
-        "fit",
-    ),
+_MODULES = {
+    "coordinates": "Coordinates",
+    "data": "InputFunction OperatorData ScatteredData ShardedData Split check_data read_data scattered_from_lists write_data write_shards",
+    "encoders": "AutoInputs BasisInputs PerInput PredictiveInputs PrincipalInputs RawInputs StandardisedInputs",
+    "estimator": "TwoStepDeepONet",
+    "evaluation": "Evaluation evaluate",
+    "fitting": "FitResult",
+    "interface": "fit",
+    "linear": "QR SVD",
+    "losses": "Batches",
+    "minimisers": "LBFGS Adam LevenbergMarquardt Stopping",
+    "monolithic": "Monolithic MonolithicProjected",
+    "network_trunk": "NetworkTrunk SeparateTrunks",
+    "networks": "Operator load save",
+    "output_map": "Output",
+    "presets": "preset_method",
+    "problems": "make_data",
+    "regressors": "ActiveNeurons AutoBranch BranchNetwork JointBranch Kernel Linear NetworkBranch Sklearn",
+    "serving": "export",
+    "trunks": "JointTrunk TrunkNetwork",
+    "two_step": "TwoStep",
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "LBFGS",
-    "QR",
-    "SVD",
-    "ActiveNeurons",
-    "Adam",
-    "BasisInputs",
-    "Batches",
-    "BranchSettings",
-    "CoordinateSettings",
-    "Evaluation",
-    "FitResult",
-    "InputFunction",
-    "JointTrunk",
-    "KernelRidge",
-    "LevenbergMarquardt",
-    "LinearRidge",
-    "Monolithic",
-    "MonolithicProjected",
-    "NetworkRegressor",
-    "Operator",
-    "OperatorData",
-    "OutputSettings",
-    "PerInput",
-    "PredictiveInputs",
-    "PrincipalInputs",
-    "ProjectedNetwork",
-    "ProjectedTrunk",
-    "RawInputs",
-    "ScatteredData",
-    "SeparateTrunks",
-    "ShardedData",
-    "SklearnRegressor",
-    "Split",
-    "StandardisedInputs",
-    "TrunkSettings",
-    "TwoStep",
-    "TwoStepDeepONet",
-    "__version__",
-    "check_data",
-    "errors",
-    "evaluate",
-    "export",
-    "fit",
-    "load",
-    "make_data",
-    "read_data",
-    "save",
-    "scattered_from_lists",
-    "write_data",
-    "write_shards",
-]
+__all__ = ["__version__", "errors", *_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOM_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+    try:
+        return getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
+    except errors.MissingExtraError as error:
+        return _missing(name, error)
 
-    return getattr(importlib.import_module(f".{_ROOM_OF[name]}", __name__), name)
+
+def _missing(name: str, error: errors.MissingExtraError) -> type:
+    """A class in place of one that needs an optional package: it can be imported, but not made."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error
+
+    return type(name, (), {"__init__": refuse})
 
 
 def __dir__() -> list[str]:

@@ -28,6 +28,8 @@ class AbstractMonolithic(AbstractMethod):
     trunk: TrunkNetwork = TrunkNetwork()
     branch: BranchNetwork = BranchNetwork()
 
+    kind: str = Field(default="", kw_only=True, repr=False)
+
     @property
     def name(self) -> str:
         return self.kind

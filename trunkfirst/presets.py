@@ -101,7 +101,7 @@ def _fast(name: str, problem: _Problem, method: str) -> AbstractMethod:
     if method == "monolithic-projected":
         networks = TrunkNetwork(**problem.trunk), BranchNetwork(**problem.branch)
         return MonolithicProjected(*networks, iterations=iterations, **common)
-    branch = {"skip": False, "decay": 0.0} | problem.branch | problem.fast_branch
+    branch: dict[str, Any] = {"skip": False, "decay": 0.0} | problem.branch | problem.fast_branch
     return TwoStep(
         NetworkTrunk(**problem.trunk, **problem.fast_trunk),
         NetworkBranch(**branch),

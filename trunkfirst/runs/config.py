@@ -1,5 +1,6 @@
 """The configuration of a run: a method with its data, seed and budget, as one record."""
 
+import dataclasses as dc
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -54,7 +55,7 @@ def make_config(values: dict[str, Any]) -> RunConfig:
 
 
 def config_values(config: RunConfig) -> dict[str, Any]:
-    """The configuration as plain values, for `make_config` in another folder: its data file with the whole path."""
+    """The configuration as plain values, its data file with the whole path, for use in another folder."""
     values = to_values(config)
     if config.data.file is not None:
         values["data"]["file"] = str(Path(config.data.file).resolve())
@@ -73,7 +74,7 @@ def nested(values: dict[str, Any]) -> dict[str, Any]:
     """
     if is_legacy(values):
         values = translate(values)
-    names = {field for field in RunConfig.__dataclass_fields__}
+    names = {field.name for field in dc.fields(RunConfig)}
     outer = {name: value for name, value in values.items() if name in names and name != "method"}
     inner = {name: value for name, value in values.items() if name not in names}
     method = values.get("method", {})
@@ -113,7 +114,7 @@ def problem_configs(
     """
     if given.get("problem") not in problem_names():
         raise UnknownNameError("problem", str(given.get("problem")), problem_names())
-    preset = preset or given.get("preset", "fast")
+    preset = str(preset or given.get("preset", "fast"))
     wanted = given.get("method", {})
     named = wanted.get("kind", "two-step")
     if wanted.get("orthonormalise") == "none" and named == "two-step":
