@@ -85,7 +85,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "coordinates": "Coordinates",
-    "data": "InputFunction OperatorData ScatteredData ShardedData Split check_data read_data scattered_from_lists write_data write_shards",
+    "data": "InputFunction OperatorData ScatteredData ShardedData Split check_data "
+    "read_data scattered_from_lists write_data write_shards",
     "encoders": "AutoInputs BasisInputs PerInput PredictiveInputs PrincipalInputs RawInputs StandardisedInputs",
     "estimator": "TwoStepDeepONet",
     "evaluation": "Evaluation evaluate",

@@ -52,8 +52,8 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
     `score` is R^2 with every column weighted by its variance, so that a nearly constant column, such as a boundary
     value, cannot spoil it.
 
-    A fitted estimator is in double precision. `pickle` keeps it only where JAX has double precision switched on when
-    the file is read.
+    A fitted estimator is in double precision. `pickle` keeps it only where JAX has double precision switched on
+    when the file is read.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

@@ -37,8 +37,8 @@ def fit(
 ) -> FitResult:
     """Learn the operator that maps input functions to output functions.
 
-    What the method leaves open is chosen: sizes from the data, iterations from the time, encoder, branch and weights
-    on validation samples. Then the operator is trained on all samples but the test samples.
+    What the method leaves open is chosen: sizes from the data, iterations from the time; encoder, branch and
+    weights on validation samples. Then the operator is trained on all samples but the test samples.
 
     Args:
         inputs: input functions (samples, sensors), or a dictionary of several by name; or `OperatorData`,

@@ -8,6 +8,7 @@ import dataclasses as dc
 import difflib
 import functools as ft
 import json
+import operator
 import tomllib
 import types
 import typing
@@ -49,11 +50,11 @@ def record(cls: type[T]) -> type[T]:
         try:
             init(self, *args, **values)
         except pydantic.ValidationError as error:
-            names = [field.name for field in dc.fields(made)]  # pyright: ignore[reportArgumentType]
+            names = [field.name for field in dc.fields(made)]
             raise _explain(error, made, dict(zip(names, args, strict=False)) | values) from None
 
-    made.__init__ = checked  # pyright: ignore[reportAttributeAccessIssue]
-    return made
+    made.__init__ = checked
+    return typing.cast("type[T]", made)
 
 
 def kind_field(kind: str) -> Any:
@@ -72,8 +73,8 @@ class OneOf:
         self.options = options
 
     def __get_pydantic_core_schema__(self, source: Any, handler: pydantic.GetCoreSchemaHandler) -> Any:
-        union = Annotated[typing.Union[self.options], Field(discriminator="kind")]  # noqa: UP007
-        schema = handler.generate_schema(union if len(self.options) > 1 else self.options[0])
+        union: Any = ft.reduce(operator.or_, self.options)
+        schema = handler.generate_schema(Annotated[union, Field(discriminator="kind")])
 
         def one_of(value: Any, validate: Callable[[Any], Any]) -> Any:
             if isinstance(value, source):
@@ -119,7 +120,7 @@ _UNKNOWN_KEY = ("unexpected_keyword_argument", "extra_forbidden")
 
 def _explain(error: pydantic.ValidationError, record_type: type, values: Any) -> Exception:
     """The first error in words; places inside a union carry its tag, which is no key."""
-    found = error.errors()
+    found: list[Any] = error.errors()
     first = next((each for each in found if each["type"] in _UNKNOWN_KEY), found[0])
     key, owner = _locate(first["loc"], record_type, values)
     name = ".".join(key)
@@ -169,7 +170,8 @@ def _member(owner: Any, name: str, values: Any) -> Any:
 def kind_of(record_type: Any) -> str | None:
     """The kind of a record type, if it has one."""
     found = [field.default for field in dc.fields(record_type) if field.name == "kind"]
-    return (getattr(found[0], "default", found[0])) if found else None
+    default: Any = found[0] if found else None
+    return getattr(default, "default", default)
 
 
 def _flatten(annotation: Any) -> list[Any]:
@@ -214,15 +216,10 @@ def merge(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
     """`low` overridden by `high`, section by section; a section of another kind replaces the whole."""
     merged = dict(low)
     for name, value in high.items():
-        old = merged.get(name)
-        if isinstance(value, str) and isinstance(old, dict):
-            value = {"kind": value}
-        same = (
-            isinstance(value, dict)
-            and isinstance(old, dict)
-            and value.get("kind", old.get("kind")) == old.get("kind")
-        )
-        merged[name] = merge(old, value) if same else value
+        old: Any = merged.get(name)
+        new: Any = {"kind": value} if isinstance(value, str) and isinstance(old, dict) else value
+        is_same = isinstance(new, dict) and isinstance(old, dict) and new.get("kind") in (None, old.get("kind"))
+        merged[name] = merge(old, new) if is_same else new
     return merged
 
 

@@ -96,11 +96,11 @@ def within_minutes(method: AbstractMethod, data: AnyData, minutes: float) -> Abs
     times = data.channels if isinstance(method.trunk, SeparateTrunks) else 1
     seconds = _journalled("trunk", lambda: _seconds_per_iteration(method, trunk, data))
     count = int(_TRUNK_SHARE * 60 * minutes / seconds / _WITH_STARTS / times)
-    trunk = dc.replace(trunk, iterations=max(_MIN_ITERATIONS, min(_MAX_ITERATIONS, _two_digits(count))))
-    whole = dc.replace(method.trunk, each=trunk) if isinstance(method.trunk, SeparateTrunks) else trunk
+    timed = dc.replace(trunk, iterations=max(_MIN_ITERATIONS, min(_MAX_ITERATIONS, _two_digits(count))))
+    whole = dc.replace(method.trunk, each=timed) if isinstance(method.trunk, SeparateTrunks) else timed
     branch = method.branch
     if isinstance(branch, AutoBranch):
-        branch = _branch_within(branch, trunk, data, minutes)
+        branch = _branch_within(branch, timed, data, minutes)
     return dc.replace(method, trunk=whole, branch=branch)
 
 

@@ -58,7 +58,7 @@ class NeuronState:
 
 
 class NeuronSearch:
-    """The neurons, the log, and both as a snapshot; `state_of` solves for the output layer, `branch_of` makes the network."""
+    """The state of the search and its log; `state_of` solves for the output layer, `branch_of` makes the network."""
 
     def __init__(
         self,

@@ -15,8 +15,7 @@ from ..evaluation import nearest_samples
 from ..files import write_json, write_npz
 from ..networks import Operator, load
 from ..problems import get_problem, grid_square, make_data
-from ..theory import Assumption, Diagnosis, Evidence, check_assumptions, gather_evidence
-from ..theory import diagnose as name_remedy
+from ..theory import Assumption, Diagnosis, Evidence, check_assumptions, diagnose as name_remedy, gather_evidence
 from ..training import samples_in_memory
 from ._config import RunConfig, load_config
 from ._memory import sample_count
