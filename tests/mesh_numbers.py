@@ -29,8 +29,7 @@ from trunkfirst.devices import (
     use_devices,
 )
 from trunkfirst.evaluation import evaluate
-from trunkfirst.linear import QR, RowFactor, compress, tall_qr
-from trunkfirst.linear import _row_factor as row_factor
+from trunkfirst.linear import QR, RowFactor, compress, low_rank, tall_qr
 from trunkfirst.minimisers import Adam, minimise
 from trunkfirst.regressors import ProjectedNetwork
 from trunkfirst.regressors import _stored_rows as stored_rows
@@ -107,7 +106,7 @@ value_and_gradient: Any = eqx.filter_jit(lambda problem, start: problem.value_an
 def sketched_gram() -> np.ndarray:
     """Of rows that the processes share, through random sketches of theirs; 5 directions, of which 8 are kept."""
     rows = DATA.outputs[:, :5] @ np.random.default_rng(0).normal(size=(5, 33))
-    with mock.patch.multiple(row_factor, _MOST_COLUMNS=20, _MOST_NUMBERS=33 * 8, _FEWEST_ROWS=8):
+    with mock.patch.multiple(low_rank, _MOST_COLUMNS=20, _MOST_NUMBERS=33 * 8, _FEWEST_ROWS=8):
         factor = RowFactor(33)
         part, parts = own_part()
         for block in np.array_split(rows, 10)[part::parts]:
