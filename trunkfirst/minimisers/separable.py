@@ -1,8 +1,8 @@
 """Separable least squares: features(parameters) x free coefficients = targets.
 
 With the coefficients solved for (variable projection, Golub and Pereyra 1973) only the parameters inside the
-features remain. Step 1: features are the trunk at the output points. Step 2: the last hidden layer of the
-branch at the inputs.
+features remain. Step 1: features are the trunk functions at the output points. Step 2: the last hidden layer of
+the branch at the inputs.
 """
 
 import abc
@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..devices import summed
-from ._abstract import AbstractObjective, Parameters
+from .loop import AbstractObjective, Parameters
 
 
 class AbstractFeatures(eqx.Module):
-    """Phi as a function of the parameters; a module, so that its arrays are data to the compiler."""
+    """Phi as a function of the parameters; a module, so that its arrays are data for the compiler."""
 
     @abc.abstractmethod
     def __call__(self, parameters: Parameters) -> Float[Array, "rows columns"]:
@@ -31,15 +31,15 @@ class AbstractFeatures(eqx.Module):
 class SeparableProblem(AbstractObjective):
     """F(parameters) = min over A of |Phi A - B|^2 + ridge^2 |A|^2, divided by `scale`, + decay |parameters|^2.
 
-    `features(parameters)` gives Phi (rows, columns); `targets` is B (rows, outputs); weights of rows are part
-    of both. By the envelope theorem the gradient is that of |Phi A - B|^2 + ridge^2 |A|^2 at the solved A, held
+    `features(parameters)` returns Phi (rows, columns); `targets` is B (rows, outputs); both include the weights of
+    rows. By the envelope theorem the gradient is that of |Phi A - B|^2 + ridge^2 |A|^2 at the solved A, held
     fixed: no factorisation is ever differentiated.
     """
 
     features: AbstractFeatures
     targets: Float[Array, "rows outputs"]
     ridge: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1e-3)
-    """An array, so that another ridge compiles nothing."""
+    """An array, so that another ridge does not recompile."""
     scale: float = eqx.field(static=True, default=1.0)
     decay: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
 
@@ -73,8 +73,8 @@ def solve_ridge(
 ) -> Float[Array, "columns outputs"]:
     """A = argmin |Phi A - B|^2 + ridge^2 |A|^2.
 
-    Cholesky of the normal equations and two steps of iterative refinement with residuals of the original
-    problem, which restore what squaring the condition number took: a tenth of the time of a QR.
+    Cholesky of the normal equations and two steps of iterative refinement with residuals of the original problem,
+    which recover the digits lost by squaring the condition number, in a tenth of the time of a QR.
     """
     factor = _factorise(Phi.T @ Phi, ridge)
     A = jsl.cho_solve(factor, Phi.T @ B)
@@ -87,9 +87,9 @@ def solve_ridge_in_blocks(
     blocks: Callable[[], Iterable[tuple[Float[Array, "rows columns"], Float[Array, "rows outputs"]]]],
     ridge: float,
 ) -> Float[Array, "columns outputs"]:
-    """The same for more rows than memory holds: `blocks()`, called three times, gives Phi and B in blocks.
+    """`solve_ridge` for more rows than memory holds: `blocks()`, called three times, yields Phi and B in blocks.
 
-    Several processes each give their own.
+    With several processes each yields its own blocks.
     """
     gram, right = _sums((Phi.T @ Phi, Phi.T @ B) for Phi, B in blocks())
     factor = _factorise(gram, ridge)

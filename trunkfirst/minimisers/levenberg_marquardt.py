@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt on a separable problem, with Kaufman's Jacobian: few iterations, for small networks."""
+"""Levenberg-Marquardt on a separable problem with Kaufman's Jacobian: few iterations, for small networks."""
 
 from collections.abc import Callable
 
@@ -7,29 +7,21 @@ import jax
 import jax.flatten_util
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..errors import UsageError
-from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
-from ._adam import keep_better
-from ._separable import SeparableProblem
+from .loop import AbstractMinimiser, AbstractObjective, Parameters, State, keep_better
+from .separable import SeparableProblem
 
-# Entries of the Jacobian, rows x outputs x parameters, that are still cheap: 2^27 doubles are 1 GiB.
+# Entries of the Jacobian, rows x outputs x parameters: 2^27 doubles are 1 GiB.
 _MOST_ENTRIES = 2**27
-
-
-class Damping(eqx.Module):
-    """The damping in use, and how many steps were accepted."""
-
-    damping: Float[Array, ""]
-    accepted: Int[Array, ""]
 
 
 class LevenbergMarquardt(AbstractMinimiser):
     """(J^T J + damping diag(J^T J)) d = J^T r with J = P (dPhi A), P the projection off the span of Phi.
 
-    The coefficients A are solved for at every trial (variable projection; Kaufman 1975 drops the second term
-    of the Jacobian, which leaves the gradient as it is). A step that does not lower the value is not made.
+    The coefficients A are solved for at every trial (variable projection; Kaufman 1975 drops the second term of
+    the Jacobian, which does not change the gradient). A step that does not lower the value is rejected.
     """
 
     first_damping: float = 1e-2
@@ -48,10 +40,14 @@ class LevenbergMarquardt(AbstractMinimiser):
                 f"levenberg-marquardt would need a Jacobian of {8 * entries / 2**30:.0f} GiB; "
                 "use l-bfgs, or a smaller network"
             )
-        value = _value(objective, parameters)
-        zero = jnp.zeros((), jnp.int32)
-        memory = Damping(jnp.asarray(self.first_damping, value.dtype), zero)
-        return State(parameters, value, zero, parameters, value, memory, key)
+        value = eqx.filter_jit(type(objective).value)(objective, parameters)
+        return State.monotone(
+            parameters=parameters,
+            value=value,
+            iteration=jnp.zeros((), jnp.int32),
+            memory=jnp.asarray(self.first_damping, value.dtype),
+            key=key,
+        )
 
     def step(self, objective: AbstractObjective, state: State) -> State:
         assert isinstance(objective, SeparableProblem)
@@ -60,30 +56,28 @@ class LevenbergMarquardt(AbstractMinimiser):
         J, r = _jacobian(objective, x, lambda y: eqx.combine(unravel(y), fixed))
         gram = J.T @ J
         scales = jnp.maximum(jnp.diagonal(gram), 1e-12 * jnp.max(jnp.diagonal(gram)))
-        damping = state.memory.damping
+        damping = state.memory
         factor = jsl.cho_factor(gram + damping * jnp.diag(scales), lower=True)
         trial = eqx.combine(unravel(x - jsl.cho_solve(factor, J.T @ r)), fixed)
         value = objective.value(trial)
-        is_better = value < state.value
-        parameters = keep_better(is_better, trial, state.parameters)
+        is_better = value < state.value  # false for NaN
         new = damping * jnp.where(is_better, self.on_success, self.on_failure)
-        memory = Damping(jnp.clip(new, 1e-15, 1e15), state.memory.accepted + is_better)
-        best = jnp.where(is_better, value, state.value)  # a trial that is not a number is not better
-        return State(parameters, best, state.iteration + 1, parameters, best, memory, state.key)
+        return State.monotone(
+            parameters=keep_better(is_better, trial, state.parameters),
+            value=jnp.where(is_better, value, state.value),
+            iteration=state.iteration + 1,
+            memory=jnp.clip(new, 1e-15, 1e15),
+            key=state.key,
+        )
 
     def rate(self, state: State) -> Float[Array, ""]:
-        return state.memory.damping
-
-
-@eqx.filter_jit
-def _value(objective: AbstractObjective, parameters: Parameters) -> Float[Array, ""]:
-    return objective.value(parameters)
+        return state.memory
 
 
 def _jacobian(problem: SeparableProblem, x: Array, build: Callable[[Array], Parameters]) -> tuple[Array, Array]:
     """Kaufman's Jacobian (rows x outputs, parameters) and the residual, both projected off the span of Phi.
 
-    With the ridge, the least-squares problem is that of (Phi; ridge I), and so is the projection.
+    With a ridge, least squares and projection are those of the stacked matrix (Phi; ridge I).
     """
     Phi = problem.features(build(x))
     columns = Phi.shape[1]
@@ -91,7 +85,7 @@ def _jacobian(problem: SeparableProblem, x: Array, build: Callable[[Array], Para
     Q, _ = jnp.linalg.qr(jnp.concatenate([Phi, problem.ridge * jnp.eye(columns, dtype=Phi.dtype)]))
     top = Q[: len(Phi)]
     D = jax.jacfwd(lambda y: problem.features(build(y)) @ A)(x)  # (rows, outputs, parameters)
-    # The lower block of the augmented derivative is zero: only its projection has one.
+    # The lower block of the stacked derivative is zero, that of its projection is not.
     inner = jnp.einsum("rc,rop->cop", top, D)
     upper = D - jnp.einsum("rc,cop->rop", top, inner)
     lower = -jnp.einsum("rc,cop->rop", Q[len(Phi) :], inner)

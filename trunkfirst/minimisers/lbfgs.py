@@ -1,5 +1,6 @@
 """Limited-memory BFGS with a strong Wolfe line search (Nocedal and Wright, chapters 3 and 7)."""
 
+import dataclasses as dc
 from collections.abc import Callable
 
 import equinox as eqx
@@ -9,15 +10,15 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
+from .loop import AbstractMinimiser, AbstractObjective, Parameters, State
 
 
 class Memory(eqx.Module):
-    """The last pairs of steps and gradient changes, in a ring; `valid` of them count.
+    """The last pairs of steps and gradient changes in a ring buffer, `valid` of them in use.
 
-    Rows 2i and 2i + 1 of `pairs` are a step s_i and its change y_i. Inner products are kept: `products` s_i . y_j
-    for s_i not newer than y_j, `squares` y_i . y_j; those with the newest change, the last written, come when the
-    next direction is sought: one pass over the pairs for them and for the gradient.
+    Rows 2i and 2i + 1 of `pairs` are a step s_i and its change y_i. Their inner products are stored: `products`
+    s_i . y_j for s_i not newer than y_j, `squares` y_i . y_j. Those with the newest change, in slot `written`, are
+    computed with the next direction: one pass over the pairs serves them and the gradient.
     """
 
     # the pairs
@@ -30,7 +31,7 @@ class Memory(eqx.Module):
     # the iterate
     gradient: Float[Array, " size"]
     first_length: Float[Array, ""]
-    """Of a step along the gradient, should the next one be such: a step of size 1, or less than what failed."""
+    """The first length to try along the gradient: a step of size 1, or shorter than the one that failed."""
     step_length: Float[Array, ""]
     evaluations: Int[Array, ""]
 
@@ -38,8 +39,8 @@ class Memory(eqx.Module):
 class LBFGS(AbstractMinimiser):
     """L-BFGS for full-batch objectives; steps satisfy the strong Wolfe conditions, the weak ones at kinks.
 
-    A direction that does not descend, or a line search that finds no decrease, forgets the pairs and starts
-    again from the gradient. If that does not decrease the value either, the state stays where it is.
+    After a direction that does not descend, or a line search without decrease, the pairs are dropped and the next
+    direction is the gradient. If that does not decrease the value either, the state does not change.
     """
 
     pairs: int = 30
@@ -49,22 +50,22 @@ class LBFGS(AbstractMinimiser):
     evaluations_per_step: int = 12
 
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:
-        value, gradient = _value_and_grad(objective, parameters, key)
+        value, gradient = eqx.filter_jit(type(objective).value_and_grad)(objective, parameters, key=key)
         flat, _ = jax.flatten_util.ravel_pytree(gradient)
         zero = jnp.zeros((), jnp.int32)
         memory = Memory(
-            jnp.zeros((2 * self.pairs, flat.size), flat.dtype),
-            jnp.zeros((self.pairs, self.pairs), flat.dtype),
-            jnp.zeros((self.pairs, self.pairs), flat.dtype),
-            zero,
-            zero,
-            zero,
-            flat,
-            _unit_length(flat),
-            jnp.ones((), flat.dtype),
-            zero + 1,
+            pairs=jnp.zeros((2 * self.pairs, flat.size), flat.dtype),
+            products=jnp.zeros((self.pairs, self.pairs), flat.dtype),
+            squares=jnp.zeros((self.pairs, self.pairs), flat.dtype),
+            written=zero,
+            slot=zero,
+            valid=zero,
+            gradient=flat,
+            first_length=_unit_length(flat),
+            step_length=jnp.ones((), flat.dtype),
+            evaluations=zero + 1,
         )
-        return State(parameters, value, zero, parameters, value, memory, key)
+        return State.monotone(parameters, value, zero, memory, key)
 
     def step(self, objective: AbstractObjective, state: State) -> State:
         trained, fixed = eqx.partition(state.parameters, eqx.is_inexact_array)
@@ -84,33 +85,30 @@ class LBFGS(AbstractMinimiser):
         first = jnp.where(is_newton, 1.0, memory.first_length)
         found = _line_search(self, evaluate, x, direction, state.value, slope, first)
         step = found.length * direction
-        parameters = eqx.combine(unravel(x + step), fixed)
-        memory = _remember(memory, step, first, found)
-        return State(parameters, found.value, state.iteration + 1, parameters, found.value, memory, state.key)
+        return State.monotone(
+            parameters=eqx.combine(unravel(x + step), fixed),
+            value=found.value,
+            iteration=state.iteration + 1,
+            memory=_with_pair(memory, step, first, found),
+            key=state.key,
+        )
 
     def rate(self, state: State) -> Float[Array, ""]:
         return state.memory.step_length
 
 
-@eqx.filter_jit
-def _value_and_grad(
-    objective: AbstractObjective, parameters: Parameters, key: PRNGKeyArray
-) -> tuple[Float[Array, ""], Parameters]:
-    return objective.value_and_grad(parameters, key=key)
-
-
 class _Search(eqx.Module):
-    """A line search under way: the interval between `low`, where the slope points on, and `high`."""
+    """The state of a line search: a trial, and an interval from `low`, where the slope is negative, to `high`.
 
-    # the trial
+    Both ends are (length, value, slope); `high` is infinite until one is found.
+    """
+
     length: Float[Array, ""]
     value: Float[Array, ""]
     gradient: Float[Array, " size"]
-    # the interval: (length, value, slope) of both ends; an infinite high end is not known yet
     low: Float[Array, " 3"]
     low_gradient: Float[Array, " size"]
     high: Float[Array, " 3"]
-    # how it goes
     evaluations: Int[Array, ""]
     is_done: Bool[Array, ""]
 
@@ -130,35 +128,47 @@ def _line_search(
         f, g = evaluate(x + s.length * direction)
         here = jnp.stack([s.length, f, g @ direction])
         is_too_high = ~(f <= value + method.decrease * s.length * slope) | (f >= s.low[1]) & (s.low[0] > 0)
-        # At a kink of a ReLU network the slope jumps and may never be small: there the weak condition is enough.
+        # At a kink of a ReLU network the slope jumps and may never be small: then the weak condition suffices.
         size = jnp.where(s.evaluations < method.strong_evaluations, jnp.abs(here[2]), -here[2])
         is_flat = size <= -method.curvature * slope
         is_done = ~is_too_high & is_flat
         moves_high = is_too_high | (here[2] > 0)
         low = jnp.where(is_too_high, s.low, jnp.where(here[2] > 0, s.low, here))
         high = jnp.where(moves_high, here, s.high)
-        low_gradient = jnp.where(moves_high, s.low_gradient, g)
-        length = jnp.where(is_done, s.length, _next_length(low, high))
-        return _Search(length, f, g, low, low_gradient, high, s.evaluations + 1, is_done)
+        return _Search(
+            length=jnp.where(is_done, s.length, _next_length(low, high)),
+            value=f,
+            gradient=g,
+            low=low,
+            low_gradient=jnp.where(moves_high, s.low_gradient, g),
+            high=high,
+            evaluations=s.evaluations + 1,
+            is_done=is_done,
+        )
 
-    start = jnp.stack([jnp.zeros_like(value), value, slope])
-    nowhere = jnp.full_like(start, jnp.inf)
-    s = _Search(first, value, jnp.zeros_like(x), start, jnp.zeros_like(x), nowhere, jnp.int32(0), jnp.bool_(False))
+    low = jnp.stack([jnp.zeros_like(value), value, slope])
+    s = _Search(
+        length=first,
+        value=value,
+        gradient=jnp.zeros_like(x),
+        low=low,
+        low_gradient=jnp.zeros_like(x),
+        high=jnp.full_like(low, jnp.inf),
+        evaluations=jnp.int32(0),
+        is_done=jnp.bool_(False),
+    )
     s = jax.lax.while_loop(lambda s: ~s.is_done & (s.evaluations < method.evaluations_per_step), try_length, s)
-    # Not done: fall back to the low end, the best point known to decrease; length 0 means nothing was found.
-    return eqx.tree_at(
-        lambda s: (s.length, s.value, s.gradient),
+    # Without success use the low end, the best point known to decrease; length 0 means that none was found.
+    return dc.replace(
         s,
-        (
-            jnp.where(s.is_done, s.length, s.low[0]),
-            jnp.where(s.is_done, s.value, s.low[1]),
-            jnp.where(s.is_done, s.gradient, s.low_gradient),
-        ),
+        length=jnp.where(s.is_done, s.length, s.low[0]),
+        value=jnp.where(s.is_done, s.value, s.low[1]),
+        gradient=jnp.where(s.is_done, s.gradient, s.low_gradient),
     )
 
 
 def _next_length(low: Array, high: Array) -> Array:
-    """The minimiser of the cubic through both ends, kept off them; twice as far while there is no high end."""
+    """The minimiser of the cubic through both ends, not too near to them; twice `low` without a `high`."""
     (a, fa, da), (b, fb, db) = low, high
     width = b - a
     d1 = da + db - 3 * (fb - fa) / width
@@ -169,59 +179,60 @@ def _next_length(low: Array, high: Array) -> Array:
     return jnp.where(jnp.isfinite(b), inside, jnp.maximum(2 * a, 1e-10))
 
 
-def _remember(memory: Memory, step: Array, first: Array, found: _Search) -> Memory:
-    """Add the pair of this step; a pair without curvature is left out.
+def _with_pair(memory: Memory, step: Array, first: Array, found: _Search) -> Memory:
+    """The memory with the pair of this step, if that has curvature.
 
-    A search that failed, or that came down to a tiny step at a kink, forgets them all: the gradient leads on.
+    A search that failed, or that shrank to a tiny step at a kink, drops all pairs: the gradient is next.
     """
     change = found.gradient - memory.gradient
     has_failed = found.length == 0
     gradient = jnp.where(has_failed, memory.gradient, found.gradient)
-    was_gradient = memory.valid == 0
-    forgets = found.length < 1e-6 * first
-    is_good = ~forgets & (step @ change > 1e-12 * jnp.linalg.norm(step) * jnp.linalg.norm(change))
+    is_dropped = found.length < 1e-6 * first
+    is_good = ~is_dropped & (step @ change > 1e-12 * jnp.linalg.norm(step) * jnp.linalg.norm(change))
     kept = len(memory.products)
-    # What is not good is written too, over the oldest pair, which counts no longer.
+    # Rejected pairs still overwrite the oldest slot.
     valid = jnp.minimum(memory.valid + is_good, jnp.where(is_good, kept, kept - 1))
+    shorter, was_gradient = 0.1 * found.high[0], memory.valid == 0
+    pairs = jax.lax.dynamic_update_slice_in_dim(memory.pairs, jnp.stack([step, change]), 2 * memory.slot, axis=0)
     return Memory(
-        jax.lax.dynamic_update_slice_in_dim(memory.pairs, jnp.stack([step, change]), 2 * memory.slot, axis=0),
-        memory.products,
-        memory.squares,
-        memory.slot,
-        jnp.where(is_good, (memory.slot + 1) % kept, memory.slot),
-        jnp.where(forgets, 0, valid),
-        gradient,
-        jnp.where(has_failed & was_gradient, 0.1 * found.high[0], _unit_length(gradient)),
-        found.length,
-        memory.evaluations + found.evaluations,
+        pairs=pairs,
+        products=memory.products,
+        squares=memory.squares,
+        written=memory.slot,
+        slot=jnp.where(is_good, (memory.slot + 1) % kept, memory.slot),
+        valid=jnp.where(is_dropped, 0, valid),
+        gradient=gradient,
+        first_length=jnp.where(has_failed & was_gradient, shorter, _unit_length(gradient)),
+        step_length=found.length,
+        evaluations=memory.evaluations + found.evaluations,
     )
 
 
 def _unit_length(gradient: Float[Array, " size"]) -> Float[Array, ""]:
-    """The multiple of the gradient that has size 1."""
+    """The factor that makes the gradient a step of size 1."""
     return 1 / jnp.maximum(jnp.linalg.norm(gradient), jnp.finfo(gradient.dtype).tiny)
 
 
 def _multiply(memory: Memory) -> tuple[Memory, Float[Array, "2 kept"]]:
-    """Put in the inner products with the change written last; return those of all pairs with the gradient.
+    """Store the inner products with the change written last; return those of all pairs with the gradient.
 
-    Everything is read here and in the direction, before anything is written: else XLA copies the pairs.
+    The pairs are read here and for the direction before any are written; otherwise XLA would copy them.
     """
     change = jax.lax.dynamic_index_in_dim(memory.pairs, 2 * memory.written + 1, keepdims=False)
     both = (memory.pairs @ jnp.stack([change, memory.gradient], axis=1)).reshape(-1, 2, 2)
     (with_steps, with_changes), with_gradient = both.transpose(2, 1, 0)
     products = memory.products.at[:, memory.written].set(with_steps)
     squares = memory.squares.at[:, memory.written].set(with_changes).at[memory.written].set(with_changes)
-    return eqx.tree_at(lambda m: (m.products, m.squares), memory, (products, squares)), with_gradient
+    return dc.replace(memory, products=products, squares=squares), with_gradient
 
 
 def _inverse_hessian_times_gradient(
     memory: Memory, with_gradient: Float[Array, "2 kept"]
 ) -> Float[Array, " size"]:
-    """H g in the compact form of Byrd, Nocedal and Schnabel (1994), one more pass over the pairs.
+    """H g in the compact form of Byrd, Nocedal and Schnabel (1994), with one more pass over the pairs.
 
     H = c I + [S cY] [[R^-T (D + c Y^T Y) R^-1, -R^-T], [-R^-1, 0]] [S cY]^T with R the upper triangle of S^T Y
-    from old to new, D its diagonal, c the scale of the newest pair. Pairs that do not count become unit rows.
+    from old to new, D its diagonal, c the scale of the newest pair. Pairs not in use become unit rows.
     """
     kept = len(memory.products)
     order = (memory.slot + jnp.arange(kept)) % kept  # old to new
