@@ -176,7 +176,7 @@ BAD_USE: dict[str, tuple[list[str], int, str]] = {
     "wrong dimension": (
         ["predict", "RUN", "--inputs", "NEW", "--points", "PLANE", "--out", "u.npz"],
         6,
-        "expected 1 numbers a row",
+        "points: expected 1 coordinates on axis 1",
     ),
     "no such level": (
         ["predict", "RUN", "--inputs", "NEW", "--out", "u.npz", "--level", "0.99"],

@@ -1,11 +1,12 @@
-"""An operator on disk: `model.json` says what it is made of, `model.safetensors` holds the numbers, and
-`MANIFEST.sha256` vouches for both.
+"""An operator on disk: `model.json` describes its parts, `model.safetensors` holds the arrays, and
+`MANIFEST.sha256` the checksums of both.
 
-Loading runs no code from the file: the parts that a file may name are listed in `_PARTS`.
+Loading runs no code from the file: `_PARTS` lists the classes that a file may name.
 """
 
 import dataclasses as dc
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -28,25 +29,10 @@ from ..files import (
     write_json,
     write_manifest,
 )
-from ._branch import StackedBranch
-from ._encoders import (
-    Chain,
-    Coefficients,
-    Coordinates,
-    Elementwise,
-    FourierFeatures,
-    Identity,
-    Parallel,
-    Periodic,
-    Standardise,
-)
-from ._features import ConvolutionFeatures, FeatureBranch, LayerFeatures, ProductFeatures, SkipFeatures
-from ._kernel import KernelBranch
-from ._operator import Operator
-from ._outputs import Boundary, OutputMap
-from ._perceptron import Perceptron
-from ._predict_only import PredictOnlyBranch
-from ._trunk import Trunk
+from . import _encoders, branches, layers
+from .branches import PredictOnlyBranch
+from .operator import Operator
+from .training_domain import TrainingDomain
 
 FORMAT = 1
 _DESCRIPTION, _WEIGHTS = "model.json", "model.safetensors"
@@ -54,36 +40,44 @@ _MOST_ARRAYS = 10_000
 _LONGEST_HEADER = 2**21
 # Fields of parts and entries of lists; a network of a hundred layers has about 500.
 _MOST_ITEMS = 2_000
-_PARTS: dict[str, type[eqx.Module]] = {
+# The classes that a file may name.
+_PARTS: dict[str, type] = {
     part.__name__: part
     for part in (
         Operator,
-        Trunk,
-        Perceptron,
-        StackedBranch,
-        KernelBranch,
-        Identity,
-        Standardise,
-        Elementwise,
-        Coordinates,
-        Coefficients,
-        Chain,
-        FeatureBranch,
-        LayerFeatures,
-        ProductFeatures,
-        SkipFeatures,
-        ConvolutionFeatures,
-        Parallel,
-        Periodic,
-        FourierFeatures,
-        OutputMap,
-        Boundary,
+        TrainingDomain,
+        layers.Trunk,
+        layers.Perceptron,
+        layers.OutputMap,
+        layers.Boundary,
+        branches.StackedBranch,
+        branches.KernelBranch,
+        branches.FeatureBranch,
+        branches.LayerFeatures,
+        branches.ProductFeatures,
+        branches.SkipFeatures,
+        branches.ConvolutionFeatures,
+        _encoders.Identity,
+        _encoders.Standardise,
+        _encoders.Elementwise,
+        _encoders.Coordinates,
+        _encoders.Coefficients,
+        _encoders.Chain,
+        _encoders.Parallel,
+        _encoders.Periodic,
+        _encoders.FourierFeatures,
     )
 }
+# Fields whose arrays may hold infinity: the deviation of a constant sensor, the bound of an interval.
+_MAY_BE_INFINITE = ("deviation", "extras")
 
 
 def save(operator: Operator, folder: Path | str) -> Path:
-    """Write `model.safetensors`, `model.json` and their manifest into `folder`, which is made if need be."""
+    """Write `model.safetensors`, `model.json` and their manifest into `folder`, which is created if necessary.
+
+    Returns the folder. Raises a `PredictOnlyError` for an operator around a scikit-learn estimator and an
+    `OutputNotWritableError` if the folder cannot be created.
+    """
     if isinstance(operator.branch, PredictOnlyBranch):
         raise PredictOnlyError(operator.branch.refusal("saved; predict in this program"))
     folder = Path(folder)
@@ -105,16 +99,18 @@ def save(operator: Operator, folder: Path | str) -> Path:
 def load(folder: Path | str) -> Operator:
     """Read an operator from a model folder or from a run folder that holds one in `model/`.
 
-    Verifies the checksums, every shape, and that the parts fit together; what does not is a `CorruptFileError`.
+    Verifies the checksums, every shape, and that the parts fit together; raises a `CorruptFileError` otherwise.
 
     >>> import numpy as np
-    >>> import trunkfirst as tf
+    >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
-    >>> data = tf.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
-    >>> trunk = tf.ProjectedTrunk(tf.TrunkSettings((1, 20, 6), "tanh", "xavier"), iterations=50, starts=1)
-    >>> operator = tf.fit(data.take(slice(0, 30)), tf.TwoStep(trunk, tf.LinearRidge())).operator
-    >>> folder = tf.save(operator, "model")
-    >>> again = tf.load("model")
+    >>> data = trunkfirst.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
+    >>> network = trunkfirst.TrunkSettings((1, 20, 6), "tanh", "xavier")
+    >>> trunk = trunkfirst.ProjectedTrunk(network, iterations=50, starts=1)
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.LinearRidge())
+    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method).operator
+    >>> folder = trunkfirst.save(operator, "model")
+    >>> again = trunkfirst.load("model")
     >>> bool((again.predict(a, x[:, None]) == operator.predict(a, x[:, None])).all())
     True
     """
@@ -133,13 +129,13 @@ def load(folder: Path | str) -> Operator:
             operator = restorer.restore(header["operator"], Operator)
             restorer.check_complete()
             _check_predictions(operator)
-    except Exception as error:  # parts that were put together by a stranger can fail in any way
+    except Exception as error:  # a crafted file can make any part fail in any way
         raise CorruptFileError(f"{path} does not describe an operator: {error}") from error
     return operator
 
 
 def _read_weights(path: Path, digest: object) -> dict[str, np.ndarray]:
-    """The arrays, after a look at the header: the reader itself would spend long on millions of entries."""
+    """The arrays, if the header is small: the reader itself would spend long on millions of entries."""
     with open_file(path) as file:
         content = file.read()
     if hashlib.sha256(content).hexdigest() != digest:
@@ -157,23 +153,26 @@ def _read_weights(path: Path, digest: object) -> dict[str, np.ndarray]:
 
 
 def _describe(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Plain description of a module; its arrays are put aside under their place, e.g. trunk.network.weights.0."""
-    if eqx.is_array(value):
+    """A module as JSON; its arrays are stored in `arrays` by place, e.g. trunk.network.weights.0."""
+    if eqx.is_array(value) or isinstance(value, np.ndarray):
         arrays[place] = np.asarray(value, order="C")
         return {"array": place, "shape": list(value.shape), "dtype": str(value.dtype)}
-    if isinstance(value, eqx.Module):
+    if dc.is_dataclass(value):
         fields = {
             f.name: _describe(getattr(value, f.name), f"{place}.{f.name}".strip("."), arrays)
             for f in dc.fields(value)
+            if f.name != "domain" or getattr(value, f.name) is not None  # version 0.1 has none
         }
         return {"part": type(value).__name__, "fields": fields}
+    if isinstance(value, Mapping):
+        return {"mapping": {name: _describe(item, f"{place}.{name}", arrays) for name, item in value.items()}}
     if isinstance(value, tuple):
         return [_describe(item, f"{place}.{index}", arrays) for index, item in enumerate(value)]
     return value
 
 
 class _Restorer:
-    """Puts parts together as a description says; every value must be of the type that its field has."""
+    """Builds parts from their descriptions; every value must have the type of its field."""
 
     def __init__(self, arrays: dict[str, np.ndarray]) -> None:
         self._arrays = arrays
@@ -190,18 +189,26 @@ class _Restorer:
         return value
 
     def check_complete(self) -> None:
-        """No array may be left over."""
+        """Every array must have been used."""
         if unused := set(self._arrays) - self._used:
             raise ValueError(f"it has no place for {min(unused)!r}")
 
     def _value(self, description: Any, expected: Any, name: str) -> Any:
         if isinstance(description, list):
-            return tuple(self.restore(item, Any, name) for item in description)
+            hints = _item_hints(expected, len(description))
+            if len(hints) != len(description):
+                raise ValueError(f"{name} has {len(description)} entries where {len(hints)} are expected")
+            return tuple(self.restore(item, hint, name) for item, hint in zip(description, hints, strict=True))
         if isinstance(description, float) and not np.isfinite(description):
             raise ValueError(f"{name} is not finite")
         if not isinstance(description, dict):
             return description
-        return self._array(description, name) if "array" in description else self._part(description)
+        if "array" in description:
+            return self._array(description, expected, name)
+        if "mapping" in description:
+            hint = [*get_args(expected), Any, Any][1]
+            return {str(key): self.restore(item, hint, name) for key, item in description["mapping"].items()}
+        return self._part(description)
 
     def _part(self, description: dict[str, Any]) -> Any:
         if description["part"] not in _PARTS:
@@ -211,7 +218,7 @@ class _Restorer:
         fields = {name: self.restore(item, hints[name], name) for name, item in description["fields"].items()}
         return part(**fields)
 
-    def _array(self, description: dict[str, Any], name: str) -> Any:
+    def _array(self, description: dict[str, Any], expected: Any, name: str) -> Any:
         place = description["array"]
         array = self._arrays[place]
         self._used.add(place)
@@ -219,31 +226,37 @@ class _Restorer:
             raise ValueError(f"{place} has shape {array.shape} and type {array.dtype}")
         if array.size == 0:
             raise ValueError(f"{place} is empty")
-        # A sensor that was constant in training has an infinite deviation.
-        is_sound = ~np.isnan(array) if name == "deviation" else np.isfinite(array)
+        is_sound = ~np.isnan(array) if name in _MAY_BE_INFINITE else np.isfinite(array)
         if not is_sound.all():
             raise ValueError(f"{place} holds {np.sum(~is_sound):,} values that are not finite numbers")
-        return jnp.asarray(array)
+        return array if np.ndarray in (expected, *get_args(expected)) else jnp.asarray(array)
+
+
+def _item_hints(hint: Any, count: int) -> tuple[Any, ...]:
+    """The types of the items of a tuple of `count` items that is annotated with `hint`."""
+    options = get_args(hint) if get_origin(hint) is tuple else (Any, ...)
+    return options[:1] * count if options[-1] is Ellipsis else options
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type: a class, an array, or tuples and unions of these."""
+    """Whether a value has an annotated type: a class, an array, or tuples, mappings and unions of these."""
     if hint is Any:
         return True
-    options = get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
+    options, origin = get_args(hint), get_origin(hint)
+    if origin in (Union, UnionType):
         return any(_fits(value, option) for option in options)
-    if get_origin(hint) is tuple:
-        same = options[-1] is Ellipsis
-        hints = options[:1] * len(value) if same and isinstance(value, tuple) else options
+    if origin is tuple:
+        hints = _item_hints(hint, len(value)) if isinstance(value, tuple) else ()
         return isinstance(value, tuple) and len(value) == len(hints) and all(map(_fits, value, hints))
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_fits(item, options[1]) for item in value.values())
     if hint in (int, float):
         return isinstance(value, (int, hint)) and not isinstance(value, bool)
     return isinstance(value, hint)
 
 
 def _check_predictions(operator: Operator) -> None:
-    """What has the parts of an operator must also predict; shapes alone are computed."""
+    """Check that the parts predict together; only shapes are computed."""
     if not operator.input_names or (operator.channels is not None and operator.channels < 1):
         raise ValueError("input_names or channels are none")
     assert operator.sensors is not None
