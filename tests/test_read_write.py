@@ -13,7 +13,7 @@ import scipy.io
 from helpers import read_file
 
 from trunkfirst.data import AnyData, InputFunction, OperatorData, ScatteredData, read_data, write_data
-from trunkfirst.data._arrays import arrays_from_data
+from trunkfirst.data.named_arrays import arrays_from_data
 from trunkfirst.errors import DataError
 from trunkfirst.files import read_npz, write_npz
 

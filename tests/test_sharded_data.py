@@ -23,8 +23,8 @@ from trunkfirst.data import (
     write_data,
     write_shards,
 )
-from trunkfirst.data import _shards as shards_module
-from trunkfirst.data._arrays import arrays_from_data
+from trunkfirst.data import sharded_data as shards_module
+from trunkfirst.data.named_arrays import arrays_from_data
 from trunkfirst.errors import CorruptFileError, DataError, MemoryNeedError, OutputExistsError, UsageError
 from trunkfirst.files import map_npz, read_npz, write_npz
 from trunkfirst.runs import _needs
@@ -225,7 +225,7 @@ def test_writing_that_was_broken_off_is_no_data(tmp_path: Path):
     ("change", "message"),
     [
         ({"points": PLAIN.points + 1}, "points: block 1"),
-        ({"sample_weights": np.ones(23)}, "sample_weights: given in one"),
+        ({"sample_weights": np.ones(23)}, "sample_weights: given in only one"),
         ({"inputs": np.ones((23, 3))}, "inputs: a sample has shape"),
         ({"outputs": PLAIN.outputs.astype(np.float32)}, "outputs: a sample .* type float32"),
     ],
