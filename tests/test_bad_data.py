@@ -237,7 +237,7 @@ UNREADABLE: dict[str, tuple[Builder, str]] = {
     "empty file": (raw("x.npz", b""), "cannot read"),
     "not a zip": (raw("x.npz", b"hello" * 100), "as npz: File is not a zip file"),
     "npz cut short": (cut(npz(), 400), "cannot read"),
-    "mat cut short": (cut(mat(), 300), "an element is longer than what holds it"),
+    "mat cut short": (cut(mat(), 300), "an element is longer than the data around it"),
     "not a mat file": (raw("x.mat", b"hello" * 100), "no mat file of version 5 to 7.3; save it again with -v7"),
     "npz that lies about its shape": (
         zipped(inputs__npy=npy((2**40,))),

@@ -227,7 +227,7 @@ def test_csv_with_and_without_titles(tmp_path: Path):
 
 @pytest.mark.parametrize("data", [CHANNELS, SCATTERED], ids=["channels", "scattered"])
 def test_csv_holds_two_axes(tmp_path: Path, data: AnyData):
-    with pytest.raises(DataError, match=r"shape \(3, 4, 2\) does not go into CSV.*use .npz"):
+    with pytest.raises(DataError, match=r"shape \(3, 4, 2\) does not fit into CSV.*use .npz"):
         write_data(data, tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 

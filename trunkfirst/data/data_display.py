@@ -50,16 +50,14 @@ class Panel:
         values = self.values[sample]
         if self.is_map:
             axes.figure.colorbar(self._draw_map(axes, values), ax=axes)
+        elif self.points is not None and self.points.shape[1] == 1:
+            order = np.argsort(self.points[:, 0], kind="stable")
+            axes.plot(self.points[order, 0], values[order], label=f"sample {sample}")
+            axes.set_xlabel((self.axis_names or ("sensor coordinate",))[0])
         else:
-            self._draw_line(axes, sample)
-
-    def _draw_line(self, axes: Any, sample: int) -> None:
-        values, is_line = self.values[sample], self.points is not None and self.points.shape[1] == 1
-        x = self.points[:, 0] if self.points is not None and is_line else np.arange(len(values))
-        order = np.argsort(x, kind="stable")
-        marker = "o-" if len(values) < 20 else "-"
-        axes.plot(x[order], values[order], marker, markersize=3, label=f"sample {sample}")
-        axes.set_xlabel((self.axis_names or ("sensor coordinate",))[0] if is_line else "number")
+            axes.plot(values, "o" if len(values) < 20 else "-", label=f"sample {sample}")
+            axes.set_xlabel("point" if self.axis_names else "sensor")
+            axes.locator_params(axis="x", integer=True)
 
     def _draw_map(self, axes: Any, values: np.ndarray) -> Any:
         if self.points is None:
