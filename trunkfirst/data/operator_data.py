@@ -111,11 +111,10 @@ class AbstractData(abc.ABC):
         units: Mapping[str, str] | None = None,
     ) -> None:
         fields = self._checked(points, outputs, point_weights, reference_outputs, triangles)
-        points, outputs = fields["points"], fields["outputs"]
-        samples, coordinates = len(outputs), points.shape[-1]
-        channels = outputs.shape[2] if outputs.ndim == 3 else 1
+        samples, coordinates = len(fields["outputs"]), fields["points"].shape[-1]
+        channels = fields["outputs"].shape[2] if fields["outputs"].ndim == 3 else 1
         channel_names = checked_names("channel_names", channel_names, channels, "channels")
-        if outputs.ndim == 3 and not channel_names:
+        if fields["outputs"].ndim == 3 and not channel_names:
             channel_names = tuple(f"output {number + 1}" for number in range(channels))
         coordinate_names = checked_names("coordinate_names", coordinate_names, coordinates, "coordinates")
         _set(
