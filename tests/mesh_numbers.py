@@ -17,8 +17,7 @@ import jax.random as jr
 import numpy as np
 from helpers import BRANCH, TRUNK, make_network, waves
 
-from trunkfirst.data import ShardedData, write_shards
-from trunkfirst.data._shards import ShardFolder
+from trunkfirst.data import ShardedData, ShardFolder, write_shards
 from trunkfirst.devices import (
     in_turn,
     is_first,
@@ -118,14 +117,14 @@ def sketched_gram() -> np.ndarray:
 
 def from_shards(data: ShardedData) -> dict[str, Any]:
     """Factors, loss, gradient and predictions where the data are in shards; how often each process read each."""
-    reads, real = np.zeros(SHARDS, int), ShardFolder.read_again
+    reads, real = np.zeros(SHARDS, int), ShardFolder.read
 
     def counted(folder: ShardFolder, number: int, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
         reads[number] += 1
         return real(folder, number, *arguments, **options)
 
     with (
-        mock.patch.object(ShardFolder, "read_again", counted),
+        mock.patch.object(ShardFolder, "read", counted),
         mock.patch.object(stream, "_MOST_SAMPLES", 40),
         mock.patch.object(stored_rows, "_MOST_ROWS", 50),
     ):

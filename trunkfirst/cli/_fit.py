@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from ..data import parse_keys
 from ..devices import is_first, join_processes
-from ..errors import SettingError
 from ..files import read_toml, verify_run
 from ..runs import fit_own, merge, parse_setting, put
 from ._console import TerminalReporter
@@ -52,7 +52,7 @@ def _given(
     if data is not None:
         options["data"]["file"] = str(data)
     if keys:
-        options["data"]["keys"] = dict(_pair(text) for text in keys)
+        options["data"]["keys"] = parse_keys(keys)
     if seed is not None:
         options["seed"] = seed
     values = merge(values, options)
@@ -60,10 +60,3 @@ def _given(
         place, value = parse_setting(text)
         put(values, place, value)
     return values
-
-
-def _pair(text: str) -> tuple[str, str]:
-    ours, separator, theirs = text.partition("=")
-    if not separator:
-        raise SettingError(f"--key {text!r}: expected KEY=NAME, e.g. --key inputs=a")
-    return ours, theirs

@@ -12,7 +12,7 @@ from ..files import verify_run, write_npz
 from ..networks import Operator, load
 from ..runs import Memory, load_config, prepare, read_memory, sample_count
 from ._console import number, print_json, print_table, say
-from ._own_data import in_memory
+from .data_commands import in_memory
 
 
 def evaluate_command(folder: Path, *, data: Path | None, keys: dict[str, str], json: bool, quiet: bool) -> int:

@@ -25,7 +25,7 @@ def evaluate(
 
     Example: trunkfirst evaluate runs/mine --data test.npz
     """
-    from ._own_data import parse_keys
+    from ..data import parse_keys
     from ._predict import evaluate_command
 
     return evaluate_command(folder, data=data, keys=parse_keys(keys or []), json=json, quiet=quiet)

@@ -1,6 +1,6 @@
 """Named arrays in MATLAB's mat format: versions 5 to 7 read here, 7.3 (which is HDF5) through h5py.
 
-SciPy writes, but does not read: its reader (1.17) takes the whole process down on some damaged files.
+SciPy writes, but does not read: its reader (1.17) crashes the process on some damaged files.
 """
 
 import itertools
@@ -13,9 +13,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ..errors import CorruptFileError, DataError, TrunkfirstError
-from ._atomic import atomic_write
-from ._hdf5 import read_hdf5
-from ._limits import Budget, open_file, size_of
+from .hdf5 import read_hdf5
+from .integrity import Budget, atomic_write, open_file, size_of
 
 _LONGEST_NAME = 63
 _LARGEST_BYTES = 2**31 - 1
@@ -49,7 +48,7 @@ def write_mat(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
 def read_mat(path: Path | str) -> dict[str, np.ndarray]:
     """Read all matrices; the field f of a struct inputs is called "inputs.f".
 
-    What is neither numbers nor text (a cell, a sparse matrix) stands there as an array of objects, all None.
+    A matrix that is neither numbers nor text (a cell, a sparse matrix) becomes an array of objects, all None.
     """
     try:
         with open_file(path) as file:
@@ -69,7 +68,7 @@ def read_mat(path: Path | str) -> dict[str, np.ndarray]:
 
 
 def _elements(data: memoryview, order: str) -> Iterator[Element]:
-    """The elements that follow each other in `data`, as (type, content)."""
+    """Yield consecutive elements of `data` as (type, content)."""
     at = 0
     for count in itertools.count():
         if at + 8 > len(data):
@@ -78,16 +77,16 @@ def _elements(data: memoryview, order: str) -> Iterator[Element]:
             raise ValueError(f"more than {_MOST_ELEMENTS:,} elements in a row")
         kind, size = (int(number) for number in np.frombuffer(data, f"{order}u4", 2, at))
         start = at + 8
-        if kind >> 16:  # a small element: its length shares four bytes with its type, its content has the others
+        if kind >> 16:  # a small element: type and length in four bytes, content in the next four
             kind, size, start = kind & 0xFFFF, kind >> 16, at + 4
         if start + size > len(data) or (start == at + 4 and size > 4):
-            raise ValueError("an element is longer than what holds it")
+            raise ValueError("an element is longer than the data around it")
         yield kind, data[start : start + size]
         at = start + size if kind == _COMPRESSED else at + 8 * math.ceil((start - at + size) / 8)
 
 
 def _unpacked(budget: Budget, element: Element, order: str) -> memoryview:
-    """The content of a matrix element, which may be compressed."""
+    """Return the content of a matrix element, which may be compressed."""
     kind, data = element
     if kind == _COMPRESSED:
         unpack = zlib.decompressobj()
@@ -104,7 +103,7 @@ def _unpacked(budget: Budget, element: Element, order: str) -> memoryview:
 
 
 def _named(data: memoryview, order: str, budget: Budget, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """The matrix in `data` by name; of a struct, its fields."""
+    """Yield the matrix in `data` by name; of a struct, its fields."""
     (_, flags), (_, sizes), (_, text), *parts = _elements(data, order)
     kind = int(np.frombuffer(flags, f"{order}u4", 1)[0])
     shape = tuple(int(length) for length in np.frombuffer(sizes, f"{order}i4", min(len(sizes) // 4, _MOST_AXES)))
@@ -125,7 +124,7 @@ def _named(data: memoryview, order: str, budget: Budget, prefix: str = "") -> It
 def _numbers(
     parts: list[Element], shape: tuple[int, ...], dtype: str, order: str, *, is_complex: bool
 ) -> np.ndarray:
-    """MATLAB stores values in the smallest type that holds them; `dtype` is what they are."""
+    """Return numbers; MATLAB stores them in the smallest type that holds them, `dtype` is their own."""
     arrays = [np.frombuffer(data, order + _known(_NUMBERS, kind)) for kind, data in parts[: 1 + is_complex]]
     if any(array.size != math.prod(shape) for array in arrays):
         raise ValueError(f"{arrays[0].size} values for the shape {shape}")
@@ -136,7 +135,7 @@ def _numbers(
 
 
 def _text(parts: list[Element], shape: tuple[int, ...], order: str) -> np.ndarray:
-    """Rows of letters as words."""
+    """Return rows of letters as words."""
     if math.prod(shape) == 0:
         return np.array([], dtype=np.str_)
     kind, data = parts[0]
@@ -157,7 +156,7 @@ def _fields(parts: list[Element], name: str, order: str, budget: Budget) -> Iter
     length = int(np.frombuffer(parts[0][1], f"{order}i4", 1)[0])
     text = bytes(parts[1][1])
     if length < 1 or len(text) != length * (len(parts) - 2):
-        raise ValueError(f"the fields of {name} are not as many as their names")
+        raise ValueError(f"the numbers of fields and names of {name} differ")
     for index, (_, data) in enumerate(parts[2:]):
         field = text[index * length : (index + 1) * length].split(b"\0")[0].decode("latin-1")
         yield from _named(data, order, budget, f"{name}.{field}")

@@ -1,4 +1,4 @@
-"""Named arrays in NumPy's npz format, read without ever running code."""
+"""Named arrays in NumPy's npz format, read without running code."""
 
 import contextlib
 import math
@@ -12,15 +12,14 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from ..errors import CorruptFileError, TrunkfirstError, UnsafeFileError
-from ._atomic import atomic_write
-from ._limits import Budget, open_file, size_of
+from .integrity import Budget, atomic_write, open_file, size_of
 
 _MOST_ARRAYS = 10_000
 _LARGEST_DIRECTORY = 2**21
 _SMALLEST_MAPPED = 2**16
 # Bytes before the name of an entry.
 _LOCAL_HEADER = 30
-# What the zip and npy readers raise on damage.
+# Raised by the zip and npy readers on damage.
 _DAMAGE = (
     OSError,
     ValueError,
@@ -30,7 +29,7 @@ _DAMAGE = (
     TypeError,
     MemoryError,
     OverflowError,
-    RuntimeError,  # an encrypted or unknown kind of zip
+    RuntimeError,  # an encrypted zip, or one of an unknown kind
     zipfile.BadZipFile,
     zlib.error,
     SyntaxError,  # NumPy reads the header of an array as the text of a Python literal
@@ -39,7 +38,7 @@ _DAMAGE = (
 
 
 def write_npz(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write named arrays, uncompressed; the zip container carries a checksum of each."""
+    """Write named arrays, uncompressed; the zip container has a checksum of each."""
     with atomic_write(path) as file:
         np.savez(file, **{name: np.asarray(array) for name, array in arrays.items()})  # pyright: ignore[reportArgumentType]
 
@@ -51,9 +50,9 @@ def read_npz(path: Path | str) -> dict[str, np.ndarray]:
 
 
 def map_npz(path: Path | str, *, is_verified: bool = False) -> dict[str, np.ndarray]:
-    """The same for files larger than memory: numbers that are stored uncompressed are mapped, the rest is read.
+    """Read a file larger than memory: uncompressed numbers are memory-mapped, the rest is read.
 
-    The checksum of every mapped array is compared once, in a pass of its own, unless the file `is_verified`.
+    The checksum of every mapped array is compared first, in one pass, unless the file `is_verified`.
     """
     with _opened(path) as (archive, entries):
         return {
@@ -84,7 +83,7 @@ def _name(entry: zipfile.ZipInfo) -> str:
 
 
 def _check_directory(path: Path | str, file: BinaryIO) -> None:
-    """The list of entries, which the zip reader takes in whole, must be short; its size stands near the end."""
+    """Limit the list of entries, which the zip reader loads completely; its size is given near the end."""
     size = size_of(file)
     file.seek(max(0, size - 2**16 - 100))
     tail = file.read()
@@ -104,7 +103,7 @@ def _entries(path: Path | str, archive: zipfile.ZipFile, size: int) -> list[zipf
     if len(entries) > _MOST_ARRAYS or len(set(map(_name, entries))) != len(entries):
         raise CorruptFileError(f"{path}: {len(entries)} arrays, too many or two of one name")
     if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
-        raise CorruptFileError(f"{path} is compressed in a way that NumPy does not; save it again with np.savez")
+        raise CorruptFileError(f"{path} has a compression that NumPy does not use; save it again with np.savez")
     if sum(entry.compress_size for entry in entries) > size:
         raise CorruptFileError(f"{path}: entries of the archive overlap")
     budget = Budget(path, size)
@@ -114,7 +113,7 @@ def _entries(path: Path | str, archive: zipfile.ZipFile, size: int) -> list[zipf
 
 
 def _array(path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
-    """One array; its header is believed only if it agrees with the size of the entry."""
+    """Read one array; its header must agree with the size of the entry."""
     dtype = _header(path, archive, entry).dtype
     with archive.open(entry) as file:
         array = np.lib.format.read_array(file, allow_pickle=False)
@@ -124,7 +123,7 @@ def _array(path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -
 
 
 class _Header(NamedTuple):
-    """What an array says of itself, and how many bytes it takes to say so."""
+    """The header of an array, and its own size in bytes."""
 
     shape: tuple[int, ...]
     is_fortran: bool
@@ -142,7 +141,13 @@ def _header(path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) 
         )
         found = _Header(*read_header(file), file.tell())
     if found.dtype.hasobject:
-        raise UnsafeFileError(_objects(path, _name(entry)))
+        target = str(Path(path).with_suffix("")) + "-plain.npz"
+        raise UnsafeFileError(
+            f"{path}: {_name(entry)} holds Python objects, which can run any code when read; it is refused. If "
+            f"you trust the file, convert it in Python: import numpy as np; old = np.load({str(path)!r}, "
+            f"allow_pickle=True); np.savez({target!r}, "
+            "**{k: np.array(old[k].tolist(), float) for k in old.files})"
+        )
     if math.prod(found.shape) * found.dtype.itemsize != entry.file_size - found.size:
         raise CorruptFileError(
             f"{path}: {_name(entry)} says shape {found.shape}, which is not what the file holds"
@@ -156,7 +161,7 @@ def _mapped(
     header = _header(path, archive, entry)
     if not is_verified:
         with archive.open(entry) as file:
-            while file.read(2**22):  # which compares the checksum at the end
+            while file.read(2**22):  # compares the checksum at the end
                 pass
     with open_file(path) as file:
         file.seek(entry.header_offset)
@@ -164,22 +169,13 @@ def _mapped(
         lengths = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
         begin = entry.header_offset + _LOCAL_HEADER + lengths
         if local[:4] != b"PK\3\4" or begin + entry.file_size > size_of(file):
-            raise CorruptFileError(f"{path}: {_name(entry)} does not lie where the file says")
+            raise CorruptFileError(f"{path}: {_name(entry)} is not at the offset that the file gives")
     order = "F" if header.is_fortran else "C"
     return np.memmap(path, header.dtype, "r", begin + header.size, header.shape, order)
 
 
 def _check_letters(array: np.ndarray) -> None:
-    """Python itself stumbles over letters that Unicode does not have."""
+    """Refuse letters that Unicode does not have: Python itself fails on them later."""
     codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.str[0] + "u4")
     if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
-        raise ValueError("a text has letters that do not exist")
-
-
-def _objects(path: Path | str, name: str) -> str:
-    return (
-        f"{path}: {name} holds Python objects, which can run any code when read; it is refused. If you trust the "
-        f"file, convert it in Python: import numpy as np; old = np.load({str(path)!r}, allow_pickle=True); "
-        f"np.savez({str(Path(path).with_suffix('')) + '-plain.npz'!r}, **{{k: np.array(old[k].tolist(), float) "
-        "for k in old.files})"
-    )
+        raise ValueError("a text has letters that Unicode does not have")
