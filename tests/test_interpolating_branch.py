@@ -19,7 +19,7 @@ from trunkfirst.theory import (
     shallow_interpolating_trunk,
     zero_loss_operator,
 )
-from trunkfirst.theory._interpolating_branch import SLOPES
+from trunkfirst.theory.interpolation import MAX_SLOPES
 
 
 def values(branch: Perceptron, inputs: np.ndarray) -> np.ndarray:
@@ -201,7 +201,7 @@ def test_slopes_of_activations_are_bounded_as_listed(activation: str):
     with jax.enable_x64(True):
         y = np.asarray(ACTIVATIONS[activation](jnp.asarray(x)))
     steep = np.abs(np.diff(y) / np.diff(x)).max()
-    assert 0.98 * SLOPES[activation] < steep <= SLOPES[activation] + 1e-9
+    assert 0.98 * MAX_SLOPES[activation] < steep <= MAX_SLOPES[activation] + 1e-9
 
 
 def test_deeper_branches_have_no_such_constant():
