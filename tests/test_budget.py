@@ -75,19 +75,19 @@ def test_every_part_equals_brute_force(weights: np.ndarray | None):
         assert getattr(found, name)[:, 0] == pytest.approx(part, rel=1e-8, abs=0), name
     assert np.abs(found.remainder).max() < 1e-10 * found.total.max()
     assert found.coefficients == pytest.approx(found.sensors + found.branch + found.cross, rel=1e-10, abs=0)
-    assert found.chain is None
+    assert found.nearest_sample is None
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch):
     test, at_sensors = smooth(FINE), smooth(SENSORS)
     whole = error_budget(an_operator(), test, at_sensors, nearest=(test, at_sensors))
-    monkeypatch.setattr("trunkfirst.evaluation._budget._BLOCK", 2 * len(FINE))
+    monkeypatch.setattr("trunkfirst.evaluation.budget._BLOCK", 2 * len(FINE))
     parts = error_budget(an_operator(), test, at_sensors, nearest=(test, at_sensors))
     assert parts.total == pytest.approx(whole.total, rel=1e-12, abs=0)
-    assert parts.chain is not None
-    assert parts.chain.sensors == pytest.approx(parts.sensors, rel=1e-12, abs=0)
-    assert not parts.chain.operator.any()  # each sample is its own neighbour
-    assert not parts.chain.network.any()
+    assert parts.nearest_sample is not None
+    assert parts.nearest_sample.sensors == pytest.approx(parts.sensors, rel=1e-12, abs=0)
+    assert not parts.nearest_sample.operator.any()  # each sample is its own neighbour
+    assert not parts.nearest_sample.network.any()
 
 
 def test_at_their_own_points_sensors_have_no_part():
@@ -150,7 +150,7 @@ def test_the_chain_sums_to_the_coefficients_of_the_sample():
     near = nearest_samples(test, others)
     gaps = np.linalg.norm(test.flat_inputs[:, None] - others.flat_inputs, axis=2)
     assert np.array_equal(near, gaps.argmin(axis=1))
-    found = error_budget(operator, test, at_sensors, nearest=(others.take(near), own.take(near))).chain
+    found = error_budget(operator, test, at_sensors, nearest=(others.take(near), own.take(near))).nearest_sample
     assert found is not None
     with jax.enable_x64(True):
         basis = np.asarray(operator.basis(FINE[:, None]))
@@ -310,7 +310,9 @@ def test_the_data_are_blamed_where_their_error_explains_the_sensors():
 def test_rounding_is_left_alone():
     base = evidence(Setting())
     tiny = {
-        f.name: getattr(base.budget, f.name) for f in dc.fields(ErrorBudget) if f.name not in ("data", "chain")
+        f.name: getattr(base.budget, f.name)
+        for f in dc.fields(ErrorBudget)
+        if f.name not in ("data", "nearest_sample")
     }
     budget = ErrorBudget(**{name: 1e-32 * part for name, part in tiny.items()} | {"size": base.budget.size})
     found = diagnose(dc.replace(base, budget=budget))
