@@ -129,7 +129,7 @@ def test_a_strange_input_is_told_as_in_python(runs: Path, tmp_path: Path):
     assert known is not None
     values = np.array([[1.5, 1.5], [1.1, 1.9], [9.0, 1.5], [1.5, -4.0]])
     found = run_node(runs / "space.html", tmp_path, [{"values": v.tolist(), "point": [0, 0, 0]} for v in values])
-    assert [each["strangeness"] > 1.5 for each in found] == known.is_strange(values).tolist()
+    assert [each["strangeness"] > 1.5 for each in found] == known.is_outlier(values).tolist()
     distances = np.asarray(KDTree(known.seen).query((values - known.centre) @ known.matrix)[0])
     assert [each["strangeness"] for each in found] == pytest.approx(distances / known.distance)
 

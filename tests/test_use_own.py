@@ -84,7 +84,7 @@ def test_predict_elsewhere_from_other_sensors(call: Call, place: Path, tmp_path:
     assert np.abs(arrays["outputs"] - expected).max() < 1e-2
 
 
-def test_unfamiliar_inputs_are_told(call: Call, place: Path, tmp_path: Path):
+def test_outliers_are_marked(call: Call, place: Path, tmp_path: Path):
     inputs = antiderivative(20, seed=1).flat_inputs
     inputs[:3] *= 100
     write_npz(tmp_path / "in.npz", {"inputs": inputs})
@@ -92,7 +92,9 @@ def test_unfamiliar_inputs_are_told(call: Call, place: Path, tmp_path: Path):
     code, out, _ = call(*arguments)
     assert code == 0
     assert "inputs lie outside the training inputs; predictions there are guesses" in out
-    assert read_npz(tmp_path / "u.npz")["is_strange"][:3].all()
+    arrays = read_npz(tmp_path / "u.npz")
+    assert arrays["is_outlier"][:3].all()
+    assert np.array_equal(arrays["is_strange"], arrays["is_outlier"])  # the name in 0.1
     assert call(*arguments, "--quiet") == (0, "", "")
 
 

@@ -28,13 +28,14 @@ def evaluate_command(folder: Path, *, data: Path | None, keys: dict[str, str], j
     if memory.intervals is not None and np.array_equal(samples.points, memory.intervals.points):
         test["coverage"] = memory.intervals.coverage(found.predictions, samples.outputs)
     if memory.familiarity is not None:
-        test["strange_inputs"] = int(memory.familiarity.is_strange(inputs).sum())
+        outliers = int(memory.familiarity.is_outlier(inputs).sum())
+        test |= {"outlier_inputs": outliers, "strange_inputs": outliers}  # the second until 0.3
     if json:
         print_json({"test": test})
         return 0
     rows = [[name, number(value)] for name, value in test.items() if isinstance(value, float)]
     print_table(f"{samples.samples} samples", ["relative l2 error", ""], rows, quiet=quiet)
-    _warn(test.get("strange_inputs", 0), samples.samples, quiet)
+    _warn(test.get("outlier_inputs", 0), samples.samples, quiet)
     return 0
 
 
@@ -51,13 +52,16 @@ def predict_command(
     if memory.intervals is not None:
         half = memory.intervals.half_width(at, level)
         arrays |= {"lower": outputs - half, "upper": outputs + half}
-    strange = np.zeros(len(values), bool) if memory.familiarity is None else memory.familiarity.is_strange(values)
-    arrays["is_strange"] = strange
+    is_outlier = (
+        np.zeros(len(values), bool) if memory.familiarity is None else memory.familiarity.is_outlier(values)
+    )
+    arrays |= {"is_outlier": is_outlier, "is_strange": is_outlier}  # the second until 0.3
     write_npz(out, arrays)
     summary: dict[str, Any] = {
         "samples": len(values),
         "points": len(at),
-        "strange_inputs": int(strange.sum()),
+        "outlier_inputs": int(is_outlier.sum()),
+        "strange_inputs": int(is_outlier.sum()),
         "level": level if memory.intervals is not None else None,
         "out": str(out),
     }
@@ -65,15 +69,15 @@ def predict_command(
         print_json(summary)
     else:
         say(f"{len(values)} samples at {len(at)} points: {out}", quiet=quiet)
-        _warn(int(strange.sum()), len(values), quiet)
+        _warn(int(is_outlier.sum()), len(values), quiet)
     return 0
 
 
-def _warn(strange: int, samples: int, quiet: bool) -> None:
-    if strange:
+def _warn(outliers: int, samples: int, quiet: bool) -> None:
+    if outliers:
         say(
-            f"warning: {strange} of {samples} inputs lie outside the training inputs; "
-            "predictions there are guesses (is_strange in the file)",
+            f"warning: {outliers} of {samples} inputs lie outside the training inputs; "
+            "predictions there are guesses (is_outlier in the file)",
             quiet=quiet,
         )
 

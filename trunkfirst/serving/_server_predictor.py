@@ -108,7 +108,7 @@ class Predictor:
 
     def _familiar(self, inputs: Float[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"] | None:
         known = self._memory.familiarity
-        return None if known is None else ~known.is_strange(np.clip(inputs, -_FAR, _FAR))
+        return None if known is None else ~known.is_outlier(np.clip(inputs, -_FAR, _FAR))
 
 
 def _blocks(rows: np.ndarray, size: int) -> list[np.ndarray]:

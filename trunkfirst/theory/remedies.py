@@ -1,14 +1,15 @@
-"""What to improve: width, trunk training, points, samples or branch, and what that would be worth.
+"""What to improve: width, trunk training, points, samples, branch or data, and the error to expect after it.
 
-Every part of the error budget is divided among what could mend it. All numbers are squared relative errors, and
-an error counts as large as another if it is at least half of it.
+Every part of the error budget is divided among the remedies that would reduce it. All numbers are squared relative
+errors. An error counts as large as another if it is at least half of it.
 
-- The trunk's part, as far as the best N functions made from the training outputs leave it too, is for want of
-  width; but for want of samples where no number of such functions would do and the trunk itself is much better on
-  training samples. What the trunk leaves beyond is for want of samples where it does not on training samples; else
-  for want of points where it does not at the sensors, which training looks at; else for want of trunk training.
-- The sensors' part is for want of points; or the data's own error, where that is known to explain it.
-- The branch's part is its own as far as its error on training samples is as large, else for want of samples.
+- The trunk's part is assigned to the width as far as the best N functions of the training outputs leave it too;
+  but to the samples where no number of such functions would help and the trunk is much better on training samples.
+  The rest is assigned to the samples if the trunk does not leave it on training samples, else to the points if it
+  does not leave it at the sensors, which are all that training sees, else to trunk training.
+- The sensors' part is assigned to the points, or to the data where their own error is known to explain it.
+- The branch's part is assigned to the branch as far as its error on training samples is as large, else to the
+  samples.
 """
 
 import dataclasses as dc
@@ -22,16 +23,15 @@ from ..evaluation import ErrorBudget, error_budget, trunk_basis
 from ..linear import projection
 from ..networks import Operator
 from ..training import make_fields
-from ._decay import Decay, best_basis, n_term_decay
+from .rates import Decay, best_basis, n_term_decay
 
-# So many samples, evenly chosen, stand for more.
-_MOST_SAMPLES = 2000
-# An error is as large as another if it is at least half of it; this is for squares.
+_MAX_SAMPLES = 2000
+# Squared: an error of at least half the size of another is as large.
 _AS_LARGE = 4.0
-# Relative errors below this are rounding, and nothing is to be improved.
+# Relative errors below this are rounding.
 _ROUNDING = 1e-12
 
-ADVICE = {
+_ADVICE = {
     "width": "widen the trunk",
     "trunk training": "train the trunk longer, from more starts, or with another activation",
     "points": "give the outputs at more points",
@@ -43,12 +43,12 @@ ADVICE = {
 
 @dc.dataclass(frozen=True, eq=False)
 class TrunkEvidence:
-    """What trunk and best functions leave of unit outputs, squared, before any output map."""
+    """Squared errors that trunk and best functions leave of outputs of norm 1, before any output map."""
 
     best: Decay
     """Of test samples, by the functions that are best for the training outputs."""
     own_best: Decay
-    """The same of the training samples themselves."""
+    """Of training samples, by the same functions."""
     left: float
     """Of test samples, by the trunk."""
     own_left: float
@@ -61,7 +61,7 @@ class TrunkEvidence:
 
 @dc.dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a diagnosis rests on."""
+    """The measurements that a diagnosis is computed from."""
 
     budget: ErrorBudget
     """Of the test samples, at the evaluation points."""
@@ -70,47 +70,47 @@ class Evidence:
     training: ErrorBudget
     """Of training samples, at the points of training."""
     width: int
-    """N, the functions of the trunk beside the constant."""
+    """N, the functions of the trunk besides the constant."""
     trunk: TrunkEvidence
-    """At the evaluation points, as far as training samples are known there; else at the sensors."""
+    """At the evaluation points if training samples are known there; else at the sensors."""
     trunk_at_sensors: TrunkEvidence
 
 
 @dc.dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What to improve first, and what follows from it."""
+    """What to improve first, and the error to expect after it."""
 
     improve: str | None
     """The remedy with the largest gain; None where the error is rounding."""
     error: float
     """Root mean square of the relative errors of the test samples."""
     expected: dict[str, float]
-    """The same without the part that each remedy mends."""
+    """The same without the part that each remedy reduces."""
     width: int
     width_needed: int | None
     """How many functions the best basis needs to be well below the error expected of more width."""
 
     @property
     def gain(self) -> float:
-        """By what factor the error falls with the remedy."""
+        """The factor by which the error falls with the remedy."""
         left = self.error if self.improve is None else self.expected[self.improve]
         return self.error / left if left > 0 else math.inf
 
     @property
     def shares(self) -> dict[str, float]:
-        """How much of the squared error goes with each remedy."""
+        """The share of the squared error that each remedy removes."""
         total = max(self.error**2, _ROUNDING**2)
         return {name: 1 - left**2 / total for name, left in self.expected.items()}
 
     @property
     def sentence(self) -> str:
-        """The answer."""
+        """The diagnosis in words."""
         if self.improve is None:
             return f"Nothing is to be improved: the relative error of {self.error:.1e} is rounding."
         name, left = self.improve, self.expected[self.improve]
         hint = f" (about N = {self.width_needed})" if name == "width" and self.width_needed else ""
         return (
-            f"Improve the {name}: {ADVICE[name]}{hint}; {self.shares[name]:.0%} of the squared error is there, "
+            f"Improve the {name}: {_ADVICE[name]}{hint}; {self.shares[name]:.0%} of the squared error is there, "
             f"and without it the relative test error would fall from {self.error:.1e} to about {left:.1e}."
         )
 
@@ -138,13 +138,13 @@ def gather_evidence(
     finer_training: OperatorData | None = None,
     nearest: tuple[OperatorData, OperatorData] | None = None,
 ) -> Evidence:
-    """Budgets of test and training samples, and the best functions to compare the trunk with.
+    """Measure the error budgets and what the trunk leaves.
 
-    `test` is given at the evaluation points, `at_sensors` and `training` at the points of training, and
-    `finer_training` are some or all of the training samples at the evaluation points. See `error_budget` for
-    `nearest`.
+    `test` is given at the evaluation points, `at_sensors` (the same samples) and `training` at the points of
+    training, `finer_training` (some or all of the training samples) at the evaluation points. See `error_budget`
+    for `nearest`.
     """
-    some = training.take(evenly(training.samples, _MOST_SAMPLES))
+    some = training.take(evenly(training.samples, _MAX_SAMPLES))
     seen = _trunk_evidence(operator, at_sensors, some)
     return Evidence(
         budget=error_budget(operator, test, at_sensors, nearest=nearest),
@@ -177,13 +177,13 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     trunk, branch = trunk_shares(evidence), branch_shares(evidence)
     blames_data = budget.data is not None and budget.relative(budget.data) > 0.5 * budget.relative(budget.sensors)
     sensors = {"data" if blames_data else "points": 1.0}
-    names = [name for name in ADVICE if name != "data" or blames_data]
+    names = [name for name in _ADVICE if name != "data" or blames_data]
     expected = {
         name: math.sqrt(_left(budget, *(shares.get(name, 0.0) for shares in (trunk, sensors, branch))))
         for name in names
     }
     improve = min(names, key=lambda name: expected[name]) if error > _ROUNDING else None
-    wider = evidence.trunk.best.width_needed(0.5 * expected["width"]) if "width" in expected else None
+    wider = evidence.trunk.best.width_needed(0.5 * expected["width"])
     needed = wider if wider is not None and wider > evidence.width else None
     return Diagnosis(improve, error, expected, evidence.width, needed)
 
@@ -216,15 +216,15 @@ def branch_shares(evidence: Evidence) -> dict[str, float]:
 def _left(budget: ErrorBudget, trunk: float, sensors: float, branch: float) -> float:
     """The squared relative error without these shares of the parts; `sensors` is 0 or 1.
 
-    What is left of the branch's vector keeps its direction. The part of it that is parallel to the sensors'
-    vector, in each sample, goes with that: a smooth branch does not follow the errors of the sensors.
+    The rest of the branch's vector keeps its direction. Its component along the sensors' vector, in each sample,
+    disappears with that: a smooth branch does not follow the errors of the sensors.
     """
     parts = [budget.relative(part) for part in (budget.trunk, budget.sensors, budget.branch, budget.cross)]
     T, S, B, cross = parts
     kept_trunk, kept_branch = max(0.0, 1 - trunk), max(0.0, 1 - branch)
     if sensors:
         squares = np.where(budget.sensors > 0, budget.sensors, np.inf)
-        # At most as much as the sensors' vector has: rounding is parallel to something too.
+        # At most the square of the sensors' vector, which may itself be rounding.
         common = np.minimum(budget.cross**2 / (4 * squares), budget.sensors)
         coefficients = kept_branch * (B - budget.relative(common))
     else:
@@ -234,14 +234,14 @@ def _left(budget: ErrorBudget, trunk: float, sensors: float, branch: float) -> f
 
 
 def _square(decay: Decay, width: int) -> float:
-    """What `width` functions beside the constant leave, or all of them where there are fewer."""
+    """What `width` functions besides the constant leave, or all of them where there are fewer."""
     return float(decay.root_mean_square[min(width, len(decay.root_mean_square) - 1)] ** 2)
 
 
 def _unit_rows(
     outputs: Float[np.ndarray, "rows points"], weights: Float[np.ndarray, " points"] | None
 ) -> Float[np.ndarray, "rows points"]:
-    """Rows of length 1: then every error is relative."""
+    """Rows of norm 1, so that every error is relative."""
     sizes = np.sqrt(np.average(outputs**2, axis=1, weights=weights))
-    usual = sizes.mean() if sizes.any() else 1.0
-    return outputs / np.where(sizes > 0, sizes, usual)[:, None]
+    mean = sizes.mean() if sizes.any() else 1.0
+    return outputs / np.where(sizes > 0, sizes, mean)[:, None]

@@ -1,11 +1,11 @@
-"""The three input spaces that the paper gives after assmpt-inputspace, corrected, as something to compute with.
+"""The three input spaces that the paper gives after assmpt-inputspace, corrected, with computable constants.
 
-The assumption has two parts. Sensors: |f - g|_w <= d(f, g) + gap, where |.|_w is a weighted Euclidean norm of what
-the sensors see. Training functions: K of them such that every f has one within a radius. Each space here knows its
-gap and its radius as numbers, proved in the docstrings and not only up to a constant.
+The assumption has two parts. Sensors: |f - g|_w <= d(f, g) + gap, where |.|_w is a weighted Euclidean norm of the
+sensor values. Training functions: K of them such that every f has one within a radius. Gap and radius are numbers
+here, proved in the docstrings.
 
-The paper takes as training functions those whose sensor values lie on a grid. Often there are none, or not enough,
-in X. Here the grid is made of cells, and every cell that X meets gives one function of X.
+The paper takes as training functions those whose sensor values are on a grid. Often X contains none of them, or
+too few. Here every grid cell that X meets gives one function of X.
 """
 
 import abc
@@ -21,33 +21,35 @@ from ..errors import DataError, ValueRangeError
 
 # A function is a row of numbers; what they mean depends on the space.
 Functions = Float[np.ndarray, "functions numbers"]
+AtSensors = Float[np.ndarray, "functions sensors"]
+SensorWeights = Float[np.ndarray, " sensors"]
 Left = Float[np.ndarray, "left numbers"]
 Right = Float[np.ndarray, "right numbers"]
 Distances = Float[np.ndarray, "left right"]
 
-_MOST_FUNCTIONS = 200_000
+_MAX_FUNCTIONS = 200_000
 
 
 class AbstractInputSpace(abc.ABC):
-    """A set X of functions with a distance, sensors, and finite sets of functions that come near all others."""
+    """A set X of functions with a distance d, sensors, and finite covers."""
 
     @property
     @abc.abstractmethod
-    def sensor_weights(self) -> Float[np.ndarray, " sensors"]:
+    def sensor_weights(self) -> SensorWeights:
         """The weights of |f|_w^2 = sum_j w_j f_j^2."""
 
     @property
     @abc.abstractmethod
     def sensor_gap(self) -> float:
-        """A bound of | |f - g|_w - d(f, g) | for all f and g in X: what the sensors miss."""
+        """A bound of | |f - g|_w - d(f, g) | for all f and g in X."""
 
     @abc.abstractmethod
-    def at_sensors(self, functions: Functions) -> Float[np.ndarray, "functions sensors"]:
-        """What a branch would see."""
+    def at_sensors(self, functions: Functions) -> AtSensors:
+        """The sensor values, which are the inputs of a branch."""
 
-    @abc.abstractmethod
     def coordinates(self, functions: Functions) -> Float[np.ndarray, "functions coordinates"]:
-        """Numbers whose Euclidean distance is the distance d of the space."""
+        """Numbers whose Euclidean distance is d."""
+        return functions
 
     @abc.abstractmethod
     def sample(self, count: int, *, seed: int) -> Functions:
@@ -59,7 +61,7 @@ class AbstractInputSpace(abc.ABC):
 
     @abc.abstractmethod
     def cover_radius(self, cells: int) -> float:
-        """Every member of X is at most so far from one of `cover(cells)`."""
+        """A bound of the distance from any member of X to the nearest of `cover(cells)`."""
 
     def distances(self, left: Left, right: Right) -> Distances:
         """d(f, g) for all pairs."""
@@ -75,8 +77,8 @@ class AbstractInputSpace(abc.ABC):
 class DiskFields(AbstractInputSpace):
     """Fields on the square [-1, 1]^2: kappa in [0, 1] on the unit disk, 1 outside; d is the difference in kappa.
 
-    A function is the number kappa. Sensors outside the disk see nothing and have no weight, so that
-    |f - g|_w = d(f, g); the branch must ignore them too (`branch_lipschitz`).
+    A function is the number kappa. Sensors outside the disk are constant and have weight zero, so that
+    |f - g|_w = d(f, g); the branch must ignore them too (see `branch_lipschitz`).
     """
 
     sensors: Float[np.ndarray, "sensors 2"]
@@ -90,18 +92,15 @@ class DiskFields(AbstractInputSpace):
         return np.linalg.norm(self.sensors, axis=1) <= 1
 
     @property
-    def sensor_weights(self) -> Float[np.ndarray, " sensors"]:
+    def sensor_weights(self) -> SensorWeights:
         return self._is_inside / self._is_inside.sum()
 
     @property
     def sensor_gap(self) -> float:
         return 0.0
 
-    def at_sensors(self, functions: Functions) -> Float[np.ndarray, "functions sensors"]:
+    def at_sensors(self, functions: Functions) -> AtSensors:
         return np.where(self._is_inside, functions, 1.0)
-
-    def coordinates(self, functions: Functions) -> Float[np.ndarray, "functions coordinates"]:
-        return functions
 
     def sample(self, count: int, *, seed: int) -> Functions:
         return np.random.default_rng(seed).uniform(size=(count, 1))
@@ -118,8 +117,8 @@ class DiskFields(AbstractInputSpace):
 class SlopeBall(AbstractInputSpace):
     """Functions on [-1, 1] with |f| <= 1 and |f'| <= 1, d the L2 distance, sensors at the Gauss-Legendre points.
 
-    The paper's ball in C^1, closed in L2: corners are allowed, since rounding them off costs nothing. A function
-    is its values at `knots`, which contain the sensors, and straight between them: distances are exact.
+    The paper's ball in C^1, closed in L2, so that kinks are allowed. A function is its values at `knots`, which
+    contain the sensors, and linear between them: distances are exact.
     """
 
     sensor_count: int
@@ -143,7 +142,7 @@ class SlopeBall(AbstractInputSpace):
         return np.union1d(np.linspace(-1, 1, 257), self.sensors)
 
     @property
-    def sensor_weights(self) -> Float[np.ndarray, " sensors"]:
+    def sensor_weights(self) -> SensorWeights:
         return self._rule[1]
 
     @property
@@ -152,11 +151,11 @@ class SlopeBall(AbstractInputSpace):
 
         Cut [-1, 1] into pieces as long as the weights. By Chebyshev, Markov and Stieltjes piece j contains
         sensor j. For h = f - g the step function of the values h(x_j) has the L2 norm |h|_w, and differs from h
-        by at most 2 |x - x_j| on piece j. (No interpolation error is needed, as it is in the paper.)
+        by at most 2 |x - x_j| on piece j. (The paper uses an interpolation error; none is needed.)
         """
         return 2 * math.sqrt(np.sum(self.sensor_weights**3) / 3)
 
-    def at_sensors(self, functions: Functions) -> Float[np.ndarray, "functions sensors"]:
+    def at_sensors(self, functions: Functions) -> AtSensors:
         return functions[:, np.searchsorted(self.knots, self.sensors)]
 
     def coordinates(self, functions: Functions) -> Float[np.ndarray, "functions coordinates"]:
@@ -173,7 +172,7 @@ class SlopeBall(AbstractInputSpace):
         return place * (1 - size) + size * np.sin(frequency * self.knots + phase)
 
     def cover(self, cells: int) -> Functions:
-        """Broken lines through the sensors, one for every sequence of cells that slopes up to 1 can follow."""
+        """Piecewise linear functions, one for every sequence of cells that slopes up to 1 can follow."""
         edges = np.linspace(-1, 1, _checked_cells(cells) + 1)
         low, high = edges[:-1, None], edges[1:, None]  # what each path can reach: (paths, sensors so far)
         for step in np.diff(self.sensors):
@@ -184,7 +183,7 @@ class SlopeBall(AbstractInputSpace):
             low = np.hstack([low[path], lows[path, cell][:, None]])
             high = np.hstack([high[path], highs[path, cell][:, None]])
         values = (low + high) / 2
-        for j in range(self.sensor_count - 2, -1, -1):  # the nearest value that can be reached, from the last on
+        for j in range(self.sensor_count - 2, -1, -1):  # backwards, the nearest value that can be reached
             values[:, j] = np.clip(values[:, j + 1], low[:, j], high[:, j])
         hats = np.stack([np.interp(self.knots, self.sensors, hat) for hat in np.eye(self.sensor_count)])
         return values @ hats
@@ -198,7 +197,7 @@ class SlopeBall(AbstractInputSpace):
 class SobolevBall(AbstractInputSpace):
     """Functions on [-1, 1] with sum_(j <= p) int (1 - x^2)^j f^(j)(x)^2 dx <= 1, d the L2 distance.
 
-    A function is its coefficients in the orthonormal Legendre polynomials, in which the norm is a sum,
+    A function is its coefficients in the orthonormal Legendre polynomials, in which the norm is the sum
     sum_k mu_k c_k^2 with mu_k = sum_(j <= min(p, k)) (k + j)! / (k - j)!. The sensors are the first `degree` + 1
     coefficients. The ball without the weights (1 - x^2)^j is contained in this one.
     """
@@ -216,26 +215,23 @@ class SobolevBall(AbstractInputSpace):
         return np.array([_sobolev_weight(k, self.order) for k in range(4 * (self.degree + 2))])
 
     @property
-    def sensor_weights(self) -> Float[np.ndarray, " sensors"]:
+    def sensor_weights(self) -> SensorWeights:
         return np.ones(self.degree + 1)
 
     @property
     def sensor_gap(self) -> float:
-        """What lies beyond the sensors has at most the length 2 / sqrt(mu_(degree + 1)), about degree^(-order)."""
+        """The remaining coefficients have at most the length 2 / sqrt(mu_(degree + 1)), about degree^(-order)."""
         return 2 * self._tail
 
     @property
     def _tail(self) -> float:
         return 1 / math.sqrt(_sobolev_weight(self.degree + 1, self.order))
 
-    def at_sensors(self, functions: Functions) -> Float[np.ndarray, "functions sensors"]:
+    def at_sensors(self, functions: Functions) -> AtSensors:
         return functions[:, : self.degree + 1]
 
-    def coordinates(self, functions: Functions) -> Float[np.ndarray, "functions coordinates"]:
-        return functions
-
     def sample(self, count: int, *, seed: int) -> Functions:
-        """Norms between 1/2 and 1, spread over few or many degrees."""
+        """Norms between 1/2 and 1, with few or many degrees."""
         rng = np.random.default_rng(seed)
         sizes = rng.uniform(0.2, 1, (count, 1)) ** np.arange(len(self.norm_weights))
         parts = sizes * rng.normal(size=sizes.shape)
@@ -255,7 +251,7 @@ class SobolevBall(AbstractInputSpace):
         return np.pad(found, ((0, 0), (0, len(self.norm_weights) - self.degree - 1)))
 
     def cover_radius(self, cells: int) -> float:
-        """2 / cells in every one of degree + 1 coefficients, and what lies beyond them."""
+        """2 / cells in each of degree + 1 coefficients, and the length of the remaining ones."""
         return math.hypot(2 * math.sqrt(self.degree + 1) / _checked_cells(cells), self._tail)
 
 
@@ -270,7 +266,7 @@ def _checked_cells(cells: int) -> int:
 
 
 def _check_count(count: int, cells: int) -> None:
-    if count > _MOST_FUNCTIONS:
+    if count > _MAX_FUNCTIONS:
         raise ValueRangeError(
-            f"cells is {cells}: that makes more than {_MOST_FUNCTIONS} functions; take fewer cells or sensors"
+            f"cells is {cells}: that makes more than {_MAX_FUNCTIONS} functions; take fewer cells or sensors"
         )
