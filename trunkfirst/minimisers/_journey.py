@@ -15,30 +15,12 @@ from jaxtyping import Array, Int
 from ..checkpoints import Snapshot
 from ..devices import check_in_step, waiting
 from ..errors import CorruptFileError
+from ..records import LogEntry as Step
 from ._abstract import AbstractMinimiser, AbstractObjective, State
 from ._adam import keep_better
 
 # Seconds that a part of the iterations may take about, so that an interrupt is soon heard.
 _SOON = 1.0
-
-
-@dc.dataclass(frozen=True)
-class Step:
-    """One line of the log: where a stage of training stands."""
-
-    stage: str
-    iteration: int
-    iterations: int
-    loss: float
-    best_loss: float
-    rate: float
-    seconds: float
-
-    def remaining_seconds(self, since: "Step") -> float:
-        """What is left at the pace since an earlier line; the time up to the first is that of compiling."""
-        done = self.iteration - since.iteration
-        pace = (self.seconds - since.seconds) / done if done else math.nan
-        return pace * (self.iterations - self.iteration)
 
 
 class Journey:
