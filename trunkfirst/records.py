@@ -252,6 +252,9 @@ def _check_worst(record: EvaluationRecord) -> None:
     fits = all(array is None or array.shape == shape for array, shape in zip(others, shapes, strict=True))
     if not fits or points.ndim != 3 or points.shape[:2] != targets.shape:
         raise ValueError("the arrays of the worst samples have different shapes")
+    indices = record.worst_indices
+    if indices is not None and indices.size and not 0 <= indices.min() <= indices.max() < record.errors.size:
+        raise ValueError(f"worst_indices name samples that do not exist; there are {record.errors.size}")
 
 
 def _sample_field(index: int, channel: int, *columns: np.ndarray) -> SampleField:
