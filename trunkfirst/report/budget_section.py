@@ -13,7 +13,6 @@ from .figures import (
     VERMILION,
     Image,
     Panel,
-    legend_above,
     new_figure,
     to_image,
 )
@@ -163,10 +162,9 @@ def _samples(run: Run, index: int) -> Image | None:
     if len(total):
         axes.set(yscale="log", ylim=(1e-2 * np.median(total), 2 * total.max()))
     axes.set(xlabel="Test samples, worst first", ylabel="Relative error")
-    legend_above(figure)
     worst = scientific(float(errors["total"].max()))
     alt = f"Relative errors of {len(order)} test samples and their parts, from {worst} down."
-    return to_image(figure, f"budget-samples-{index}", alt)
+    return to_image(figure, f"budget-samples-{index}", alt, legend=2)
 
 
 def _relative(squares: np.ndarray, size: np.ndarray) -> Float[np.ndarray, " samples"]:

@@ -8,19 +8,16 @@ from .figures import (
     GREY,
     Axes,
     Drawn,
-    Figure,
+    Look,
     Omission,
     Panel,
     draw_band,
-    label_of,
-    legend_above,
     mean_and_spread,
     method_label,
     method_names,
     method_style,
     new_figure,
     plain,
-    short_name,
     to_image,
 )
 from .report_text import Wording
@@ -46,14 +43,13 @@ def draw_cost(experiment: Experiment) -> Drawn:
         return Omission(title, "no run has both a finite test error and the seconds of its training.")
     figure, axes = new_figure(width=6.8)
     for method, places in marks.items():
-        axes.plot(*zip(*places, strict=True), **method_style(method).marks(8), label=label_of(method))
+        axes.plot(*zip(*places, strict=True), **method_style(method).marks(8))
     kernel = mean_of(experiment.runs, *KERNEL)
     if kernel:
         axes.axhline(kernel, color=GREY, linestyle=(0, (1, 1.5)), linewidth=2, label=NO_TRUNK)
     longest = max(seconds for places in marks.values() for seconds, _ in places)
     axes.set(yscale="log", xlim=(0, 1.08 * longest), xlabel="Total training time (seconds)")
     axes.set_ylabel("Mean relative $\\ell_2$ test error")
-    legend_above(figure)
     caption = (
         "One mark is one run: further left is faster, lower is more accurate. The time includes the trunk with "
         "its starts and the branch; a trunk that two methods share is counted for both."
@@ -68,7 +64,8 @@ def draw_cost(experiment: Experiment) -> Drawn:
         for method, places in marks.items()
         for seconds, error in places
     )
-    return Panel(title, caption, (to_image(figure, "error-time", f"Test error against training time: {alt}."),))
+    image = to_image(figure, "error-time", f"Test error against training time: {alt}.", legend=2)
+    return Panel(title, caption, (image,))
 
 
 def _seconds_and_errors(experiment: Experiment) -> dict[str, list[tuple[float, float]]]:
@@ -96,7 +93,7 @@ def draw_errors(experiment: Experiment, wording: Wording) -> Drawn:
     figure, axes = new_figure(width=6.8, height=4.1)
     for method, evaluation in first.items():
         _scatter(axes, method, evaluation, label)
-    _finish(figure, axes, wording.label(label))
+    _label_axes(axes, wording.label(label))
     seed = min(run.seed for run, _ in _tested(experiment))
     caption = (
         "Relative error: the norm of prediction minus target, divided by the norm of the target, over all points "
@@ -106,7 +103,7 @@ def draw_errors(experiment: Experiment, wording: Wording) -> Drawn:
         + (_SAME_TRUNK if "two-step-without-qr" in first else "")
     )
     alt = f"Relative test error against {wording.label(label)} for {method_names(first)}."
-    return Panel(title, caption, (to_image(figure, "errors", alt),))
+    return Panel(title, caption, (to_image(figure, "errors", alt, legend=2),))
 
 
 def draw_mean_errors(experiment: Experiment, wording: Wording) -> Drawn:
@@ -123,7 +120,7 @@ def draw_mean_errors(experiment: Experiment, wording: Wording) -> Drawn:
     for method, (values, errors) in groups.items():
         marker = method_style(method).marker
         draw_band(axes, method, values, errors, marker=marker, markersize=5, linewidth=1.2)
-    _finish(figure, axes, wording.label(label))
+    _label_axes(axes, wording.label(label))
     means = [mean_and_spread(errors) for _, errors in groups.values()]
     bottom, top = min(mean.min() for mean, _ in means), max((mean + spread).max() for mean, spread in means)
     axes.set_ylim(bottom / 2.5, top * 2.5)
@@ -133,7 +130,7 @@ def draw_mean_errors(experiment: Experiment, wording: Wording) -> Drawn:
         "about the mean, to the lower edge where it exceeds the mean. A narrow band: the start hardly matters."
     )
     alt = f"Mean relative test error with one standard deviation for {method_names(groups)}."
-    return Panel(title, caption, (to_image(figure, "errors-mean", alt),))
+    return Panel(title, caption, (to_image(figure, "errors-mean", alt, legend=2),))
 
 
 def _tested(experiment: Experiment) -> list[tuple[Run, EvaluationRecord]]:
@@ -170,16 +167,13 @@ def _scatter(axes: Axes, method: str, evaluation: EvaluationRecord, label: str) 
     style, values = method_style(method), evaluation.labels[label]
     if evaluation.optimal_errors is not None and method != "two-step-without-qr":
         # Without QR the trunk, and so its optimum, is the one of two-step with the same seed.
-        look = {"linestyle": "none", "marker": style.optimal_marker, "markersize": 6, "markerfacecolor": "none"}
-        name = plain(f"best possible, {short_name(method)}")
-        axes.plot(values, _positive(evaluation.optimal_errors), color=style.optimal_colour, label=name, **look)
-    axes.plot(values, _positive(evaluation.errors), **style.marks(5), label=label_of(method))
+        axes.plot(values, _positive(evaluation.optimal_errors), **style.hollow_marks())
+    axes.plot(values, _positive(evaluation.errors), **style.marks(5))
 
 
-def _finish(figure: Figure, axes: Axes, label: str) -> None:
+def _label_axes(axes: Axes, label: str) -> None:
     axes.set(yscale="log", xlabel=plain(label[:1].upper() + label[1:]))
     axes.set_ylabel("Relative $\\ell_2$ error (dimensionless)")
-    legend_above(figure)
 
 
 def _positive(errors: Errors) -> Errors:
@@ -201,14 +195,13 @@ def draw_histogram(experiment: Experiment) -> Drawn:
         return Omission(title, _NO_ERRORS)
     figure, axes = new_figure()
     _draw_bars(axes, pooled)
-    legend_above(figure)
     sizes = ", ".join(f"{len(values)} errors of {method_label(method)}" for method, values in pooled.items())
     caption = (
         "Share of test samples by order of magnitude of the error: -3 on the axis is an error of 1.00e-3, and "
         f"further left is better. Vertical lines: the median. Counted: {sizes}."
     )
     alt = f"Histogram of the decimal logarithm of relative test errors for {method_names(pooled)}."
-    return Panel(title, caption, (to_image(figure, "errors-histogram", alt),))
+    return Panel(title, caption, (to_image(figure, "errors-histogram", alt, legend=2),))
 
 
 def _draw_bars(axes: Axes, pooled: dict[str, Errors]) -> None:
@@ -218,7 +211,7 @@ def _draw_bars(axes: Axes, pooled: dict[str, Errors]) -> None:
         style = method_style(method)
         shares = 100 * np.histogram(values, edges)[0] / len(values)
         axes.stairs(shares, edges, fill=True, alpha=0.25, color=style.colour, hatch=style.hatch)
-        outline = {"color": style.colour, "linestyle": style.line}
-        axes.stairs(shares, edges, **outline, linewidth=1.6, label=label_of(method))
+        outline: Look = {"color": style.colour, "linestyle": style.line}
+        axes.stairs(shares, edges, **outline, linewidth=1.6, label=plain(style.name))
         axes.axvline(float(np.median(values)), **outline, linewidth=1.2)
     axes.set(xlabel="$\\log_{10}$ of the relative $\\ell_2$ error", ylabel="Share of test samples (%)")

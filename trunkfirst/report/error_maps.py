@@ -1,8 +1,8 @@
 """Single test samples over the domain: target and errors of each method, the worst samples, the problem itself."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,9 +18,9 @@ from .figures import (
     Drawn,
     Figure,
     Image,
+    Look,
     Omission,
     Panel,
-    legend_above,
     new_figure,
     plain,
     short_name,
@@ -44,16 +44,6 @@ class Mesh:
     coordinates: tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Colours from `low` to `high`, linear or logarithmic."""
-
-    low: float
-    high: float
-    name: str
-    is_logarithmic: bool = False
-
-
 def _mesh(evaluation: EvaluationRecord, wording: Wording) -> Mesh | None:
     """The mesh of an evaluation, None when it has no triangles or is not in the plane."""
     points, triangles = evaluation.points, evaluation.triangles
@@ -64,36 +54,34 @@ def _mesh(evaluation: EvaluationRecord, wording: Wording) -> Mesh | None:
 
 def _draw_field(mesh: Mesh, values: Field, *, name: str, title: str, quantity: str) -> Image:
     """A map of one field on a linear colour scale of its own."""
-    scale = Scale(float(values.min()), float(values.max()), quantity)
-    return _draw_map(mesh, values, scale, name=name, title=title)
+    from matplotlib.colors import Normalize
+
+    norm = Normalize(float(values.min()), float(values.max()))
+    return _draw_map(mesh, values, name=name, title=title, quantity=quantity, norm=norm, cmap=FIELD_MAP)
 
 
-def _error_scale(errors: Sequence[Field], unit: str) -> Scale:
-    """One logarithmic scale for several error maps; its range is safe when all errors are 0."""
-    high = max(float(error.max()) for error in errors) or 1e-16
-    return Scale(high / 10**DECADES, high, f"|error| ({unit})", is_logarithmic=True)
+def _draw_error(mesh: Mesh, error: Field, largest: float, *, name: str, title: str, unit: str) -> Image:
+    """A map of an error on a logarithmic colour scale up to `largest`; the scale is safe when that is 0."""
+    from matplotlib.colors import LogNorm
+
+    high = largest or 1e-16
+    look: Look = {"norm": LogNorm(high / 10**DECADES, high), "cmap": ERROR_MAP}
+    return _draw_map(mesh, error, name=name, title=title, quantity=f"|error| ({unit})", **look)
 
 
-def _draw_map(mesh: Mesh, values: Field, scale: Scale, *, name: str, title: str) -> Image:
+def _draw_map(mesh: Mesh, values: Field, *, name: str, title: str, quantity: str, norm: Any, cmap: str) -> Image:
     """Colours over triangles, interpolated between the corners. The colours are a bitmap, the text is not."""
-    from matplotlib.colors import LogNorm, Normalize
-
     figure, axes = _map_axes()
-    colours = axes.tripcolor(
-        *mesh.points.T,
-        np.maximum(values, scale.low),
-        triangles=mesh.triangles,
-        norm=(LogNorm if scale.is_logarithmic else Normalize)(scale.low, scale.high),
-        cmap=ERROR_MAP if scale.is_logarithmic else FIELD_MAP,
-        shading="gouraud",
-        rasterized=True,
-    )
+    shown = np.maximum(values, norm.vmin)
+    look: Look = {"norm": norm, "cmap": cmap, "shading": "gouraud", "rasterized": True}
+    x, y = mesh.points.T
+    colours = axes.tripcolor(x, y, shown, triangles=mesh.triangles, **look)
     axes.grid(visible=False)
-    x, y = map(plain, mesh.coordinates)
-    axes.set(aspect="equal", xlabel=x, ylabel=y, title=plain(title))
-    bar = figure.colorbar(colours, cax=axes.inset_axes((1.06, 0, 0.07, 1)), label=plain(scale.name))
+    axes.set(aspect="equal", title=plain(title))
+    axes.set(xlabel=plain(mesh.coordinates[0]), ylabel=plain(mesh.coordinates[1]))
+    bar = figure.colorbar(colours, cax=axes.inset_axes((1.06, 0, 0.07, 1)), label=plain(quantity))
     bar.solids.set_rasterized(True)  # pyright: ignore[reportOptionalMemberAccess]
-    return to_image(figure, name, f"{title}: {scale.name}, from {values.min():.2e} to {values.max():.2e}.")
+    return to_image(figure, name, f"{title}: {quantity}, from {values.min():.2e} to {values.max():.2e}.")
 
 
 def _map_axes() -> tuple[Figure, Axes]:
@@ -110,21 +98,20 @@ def _map_axes() -> tuple[Figure, Axes]:
 
 def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
     """Target and absolute errors of one test sample, lowest seed of each method that holds this sample."""
-    title = "Target and absolute errors of one test sample"
+    heading = "Target and absolute errors of one test sample"
     examples = _examples(experiment)
     if not examples:
-        return Omission(title, "no run holds a finite prediction for an example sample.")
+        return Omission(heading, "no run holds a finite prediction for an example sample.")
     evaluation, sample = next(iter(examples.values()))
     mesh = _mesh(evaluation, wording)
     if mesh is None:
-        return Omission(title, "the points have no triangles in the plane.")
+        return Omission(heading, "the points have no triangles in the plane.")
     errors = {method: np.abs(each.prediction - each.target) for method, (_, each) in examples.items()}
-    scale = _error_scale(list(errors.values()), wording.unit)
+    largest = max(float(error.max()) for error in errors.values())
     images = [_draw_field(mesh, sample.target, name="map-target", title="Target", quantity=wording.output_axis)]
-    images += [
-        _draw_map(mesh, error, scale, name=f"map-error-{_slug(method)}", title=f"Error, {short_name(method)}")
-        for method, error in errors.items()
-    ]
+    for method, error in errors.items():
+        name, title = f"map-error-{_slug(method)}", f"Error, {short_name(method)}"
+        images.append(_draw_error(mesh, error, largest, name=name, title=title, unit=wording.unit))
     channel = f" (the first of {evaluation.channels} output channels)" if evaluation.channels > 1 else ""
     caption = (
         f"The test sample {_describe(sample, evaluation, wording)}{channel}: its target, and the absolute error "
@@ -134,7 +121,7 @@ def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
     left_out = ", ".join(short_name(method) for method in experiment.methods if method not in examples)
     if left_out:
         caption += f" Not shown, because the files hold no finite prediction of this sample: {left_out}."
-    return Panel(title, caption, tuple(images))
+    return Panel(heading, caption, tuple(images))
 
 
 def _examples(experiment: Experiment) -> dict[str, tuple[EvaluationRecord, SampleField]]:
@@ -210,8 +197,7 @@ def _draw_curve(evaluation: EvaluationRecord, sample: SampleField, rank: int, wo
     axes.plot(x, sample.prediction[order], color=BLUE, linestyle="--", linewidth=1.5, label="prediction")
     name = _name(evaluation, sample)
     axes.set(xlabel=plain(wording.coordinates[0]), ylabel=plain(wording.output_axis), title=plain(name))
-    legend_above(figure)
-    return [to_image(figure, f"worst-{rank}", f"{name}; target and prediction as curves.")]
+    return [to_image(figure, f"worst-{rank}", f"{name}; target and prediction as curves.", legend=2)]
 
 
 def _draw_worst_maps(
@@ -224,11 +210,11 @@ def _draw_worst_maps(
         triangles = Triangulation(*sample.points.T).triangles.astype(np.int64)
     mesh = Mesh(sample.points, triangles, wording.coordinates)
     error = np.abs(sample.prediction - sample.target)
-    scale, name = _error_scale([error], wording.unit), f"worst-{rank}"
-    title = f"Sample {sample.index}, target"
+    name, title, unit = f"worst-{rank}", _name(evaluation, sample), wording.unit
+    target = f"Sample {sample.index}, target"
     return [
-        _draw_field(mesh, sample.target, name=name, title=title, quantity=wording.output_axis),
-        _draw_map(mesh, error, scale, name=f"{name}-error", title=_name(evaluation, sample)),
+        _draw_field(mesh, sample.target, name=name, title=target, quantity=wording.output_axis),
+        _draw_error(mesh, error, float(error.max()), name=f"{name}-error", title=title, unit=unit),
     ]
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 else:  # for run-time checks of annotations; importing the report must not import matplotlib
     Axes = Figure = Any
 
+Look = dict[str, Any]  # arguments of matplotlib's functions
+
 # The page replaces INK by its own text colour, so that figures follow the light or dark theme.
 INK = "#1f2328"
 GREY = "#8a9099"
@@ -26,7 +28,7 @@ FIELD_MAP, ERROR_MAP = "viridis", "cividis"
 
 _BITMAP_DPI = 200
 _NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
-_STYLE: dict[str, Any] = {
+_STYLE: Look = {
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
     **dict.fromkeys(("axes.facecolor", "figure.facecolor", "savefig.facecolor"), "none"),
     **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
@@ -63,14 +65,27 @@ class MethodStyle:
     optimal_colour: str
     optimal_marker: str
 
-    def curve(self) -> dict[str, Any]:
-        """Arguments of `plot` for a line without label."""
-        return {"color": self.colour, "linestyle": self.line, "linewidth": self.width}
+    @property
+    def name(self) -> str:
+        """The name with the paper's abbreviation: `two-step (2ST)`."""
+        return f"{self.label} ({self.paper_name})" if self.paper_name else self.label
 
-    def marks(self, size: float) -> dict[str, Any]:
-        """Arguments of `plot` for markers without line and label; stars look small and are drawn larger."""
-        markersize = 1.4 * size if self.marker == "*" else size
-        return {"color": self.colour, "linestyle": "none", "marker": self.marker, "markersize": markersize}
+    def curve(self) -> Look:
+        """Arguments of `plot` for a line."""
+        look = {"color": self.colour, "linestyle": self.line, "linewidth": self.width}
+        return look | {"label": plain(self.name)}
+
+    def marks(self, size: float) -> Look:
+        """Arguments of `plot` for markers without line; stars look small and are drawn larger."""
+        size = 1.4 * size if self.marker == "*" else size
+        look = {"linestyle": "none", "marker": self.marker, "markersize": size}
+        return look | {"color": self.colour, "label": plain(self.name)}
+
+    def hollow_marks(self) -> Look:
+        """Arguments of `plot` for the errors of the conditional optimum."""
+        look = {"linestyle": "none", "marker": self.optimal_marker, "markersize": 6, "markerfacecolor": "none"}
+        name = plain(f"best possible, {self.paper_name or self.label}")
+        return look | {"color": self.optimal_colour, "label": name}
 
 
 _STYLES = {
@@ -92,8 +107,7 @@ def method_rank(method: str) -> int:
 
 def method_label(method: str) -> str:
     """Name of a method with the paper's abbreviation: `two-step (2ST)`."""
-    style = method_style(method)
-    return f"{style.label} ({style.paper_name})" if style.paper_name else style.label
+    return method_style(method).name
 
 
 def method_names(methods: Iterable[str]) -> str:
@@ -127,19 +141,9 @@ def new_figure(width: float = 5.6, height: float = 3.7) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def legend_above(figure: Figure, columns: int = 2) -> None:
-    """A legend above the axes, where it hides no data."""
-    figure.legend(loc="outside upper left", ncols=columns)
-
-
 def plain(text: str) -> str:
     """Text for a figure, taken literally: a dollar sign would start a formula."""
     return text.replace("$", r"\$")
-
-
-def label_of(method: str) -> str:
-    """Name of a method for a legend."""
-    return plain(method_label(method))
 
 
 def mean_and_spread(
@@ -164,7 +168,7 @@ def draw_band(
     """Mean over seeds as a line, one standard deviation shaded; `changes` replace parts of the line's look."""
     style, (mean, spread) = method_style(method), mean_and_spread(values)
     axes.fill_between(places, *band(mean, spread), color=style.colour, alpha=0.2, linewidth=0)
-    axes.plot(places, mean, **(style.curve() | changes), label=label_of(method))
+    axes.plot(places, mean, **(style.curve() | changes))
 
 
 def tick_counts(axes: Axes, counts: np.ndarray) -> None:
@@ -229,10 +233,12 @@ class Omission:
 Drawn = Panel | Omission | None
 
 
-def to_image(figure: Figure, name: str, alt: str) -> Image:
-    """Write a figure as SVG on white; equal figures give equal text."""
+def to_image(figure: Figure, name: str, alt: str, *, legend: int = 0) -> Image:
+    """Write a figure as SVG on white, with a legend of `legend` columns; equal figures give equal text."""
     import matplotlib as mpl
 
+    if legend:
+        figure.legend(loc="outside upper left", ncols=legend)
     buffer = BytesIO()
     with mpl.rc_context({"svg.hashsalt": name}):  # ids that depend on the content alone
         figure.savefig(buffer, format="svg", dpi=_BITMAP_DPI, metadata=_NO_METADATA)

@@ -1,6 +1,7 @@
 """Training losses against iterations and time: trunk, branch, and active-neuron least squares."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +11,10 @@ from .figures import (
     Axes,
     Drawn,
     Image,
+    Look,
     Omission,
     Panel,
     draw_band,
-    label_of,
-    legend_above,
     method_label,
     method_names,
     method_style,
@@ -106,9 +106,9 @@ def _images(name: str, what: str, axis: str, curves: Curves, clock: Curves) -> t
     """One drawing against iterations and, where seconds are recorded, one against time."""
     figure, axes = new_figure()
     _draw_curves(axes, curves, x="Iteration", y=axis)
-    legend_above(figure)
     ends = _ends(curves, lambda curve: curve.best_losses[-1], "at {:.2e}")
-    image = to_image(figure, name, f"{what} against iterations for {method_names(curves)}. {ends}")
+    alt = f"{what} against iterations for {method_names(curves)}. {ends}"
+    image = to_image(figure, name, alt, legend=2)
     return (image, _clock_image(f"{name}-time", what, axis, clock)) if clock else (image,)
 
 
@@ -117,12 +117,12 @@ def _clock_image(name: str, what: str, axis: str, clock: Curves) -> Image:
     figure, axes = new_figure()
     for method, group in clock.items():
         for place, curve in enumerate(group):
-            _draw_line(axes, method, curve, label=label_of(method) if place == 0 else None)
+            _draw_line(axes, method, curve, **({"label": None} if place else {}))
     _finish(axes, clock, x="Training time (seconds)", y=axis)
     axes.set_xlim(left=0)
-    legend_above(figure)
     ends = _ends(clock, lambda curve: curve.places[-1], "after {:.3g} seconds")
-    return to_image(figure, name, f"{what} against training time for {method_names(clock)}. {ends}")
+    alt = f"{what} against training time for {method_names(clock)}. {ends}"
+    return to_image(figure, name, alt, legend=2)
 
 
 def _draw_curves(axes: Axes, curves: Curves, *, x: str, y: str) -> None:
@@ -133,13 +133,13 @@ def _draw_curves(axes: Axes, curves: Curves, *, x: str, y: str) -> None:
         else:
             curve = group[0].thinned()
             axes.plot(curve.places, curve.losses, color=method_style(method).colour, alpha=0.3, linewidth=0.8)
-            _draw_line(axes, method, curve, label=label_of(method))
+            _draw_line(axes, method, curve)
     _finish(axes, curves, x=x, y=y)
 
 
-def _draw_line(axes: Axes, method: str, curve: Curve, *, label: str | None) -> None:
+def _draw_line(axes: Axes, method: str, curve: Curve, **changes: Any) -> None:
     curve = curve.thinned()
-    axes.plot(curve.places, curve.best_losses, **method_style(method).curve(), label=label)
+    axes.plot(curve.places, curve.best_losses, **(method_style(method).curve() | changes))
 
 
 def _finish(axes: Axes, curves: Curves, *, x: str, y: str) -> None:
@@ -209,13 +209,12 @@ def _anls_image(
     figure, axes = new_figure()
     _draw_curves(axes, curves, x="Iteration of active-neuron least squares", y=axis)
     if paper is not None:
-        look = {"linestyle": "none", "marker": "P", "markersize": 9, "color": INK}
+        look: Look = {"linestyle": "none", "marker": "P", "markersize": 9, "color": INK}
         axes.plot(_PAPER_ITERATIONS, paper.value, **look, label=f"paper, {scientific(paper.value)}")
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, paper.value / 2.5), max(high, paper.value * 2.5))
-    legend_above(figure)
     ends = "; ".join(f"{method_label(m)} ends at {scientific(g[0].losses[-1])}" for m, g in curves.items())
-    return to_image(figure, f"anls-{step}", f"{what} against iterations. {ends}.")
+    return to_image(figure, f"anls-{step}", f"{what} against iterations. {ends}.", legend=2)
 
 
 def _paper_figure(experiment: Experiment, path: Path) -> PaperFigure | None:

@@ -110,12 +110,13 @@ def _accuracy(experiment: Experiment) -> str:
         return "No finite error on test samples is recorded; the accuracy is unknown."
     count = experiment.runs[0].number("samples", "test")
     samples = f"{int(count):,} unseen test samples" if count else "unseen test samples"
-    if len(experiment.methods) > 1:
+    first, *others = experiment.methods
+    if others:
         return f"On {samples} the mean relative error is {_listed(means)}{_ratio(means)}."
     mean, median, largest = (
         scientific(mean_of(experiment.runs, "test", f"{name}_relative_l2")) for name in ("mean", "median", "max")
     )
-    name = method_label(experiment.methods[0])
+    name = method_label(first)
     return f"On {samples}, {name} has a mean relative error of {mean} (median {median}, largest {largest})."
 
 

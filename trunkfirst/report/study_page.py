@@ -22,9 +22,9 @@ from .figures import (
     Axes,
     Figure,
     Image,
+    Look,
     Panel,
     figure_style,
-    legend_above,
     new_figure,
     plain,
     tick_counts,
@@ -136,7 +136,8 @@ def _ladder_panel(ladders: Sequence[Summary], name: str) -> Panel | None:
     file, axis = _COUNTS[name]
     alt = "; ".join(f"{ladder['what']}: slope {ladder['slope']:.2f}" for ladder in found)
     caption = f"Marks: measured. Lines: the fitted power. Dotted: the theory's slope. {alt[:1].upper()}{alt[1:]}."
-    return Panel(f"Errors against {axis}", caption, (to_image(_draw_ladders(found, axis), f"ladder-{file}", alt),))
+    image = to_image(_draw_ladders(found, axis), f"ladder-{file}", alt, legend=1)
+    return Panel(f"Errors against {axis}", caption, (image,))
 
 
 def _draw_ladders(ladders: Sequence[Summary], axis: str) -> Figure:
@@ -150,7 +151,6 @@ def _draw_ladders(ladders: Sequence[Summary], axis: str) -> Figure:
             axes.plot(counts, expected, ":", color=colour, linewidth=1.6)
     axes.set(xscale="log", yscale="log", xlabel=axis, ylabel="error")
     tick_counts(axes, np.unique(np.concatenate([np.asarray(ladder["counts"]) for ladder in ladders])))
-    legend_above(figure, columns=1)
     return figure
 
 
@@ -165,18 +165,17 @@ def _bound_panel(rows: Sequence[Summary]) -> Panel:
     axes.plot(widths, [row["measured"] for row in rows], "*-", color=SKY, markersize=11, label="measured")
     axes.set(xscale="log", yscale="log", xlabel=_COUNTS["N"][1], ylabel="mean squared error")
     tick_counts(axes, widths)
-    legend_above(figure, columns=3)
     caption = (
         "Whole operators. Dashed: the terms of thm:main with the constants of this operator. Solid: their sum, an "
         "upper bound up to a factor of 3. Stars: the measured mean squared error."
     )
     alt = "Four terms, their sum, and the measured mean squared error for growing N."
-    return Panel("Bound and measured error", caption, (to_image(figure, "bound", alt),))
+    return Panel("Bound and measured error", caption, (to_image(figure, "bound", alt, legend=3),))
 
 
 # -- sensors
 
-_SENSOR_LOOKS = {
+_SENSOR_LOOKS: dict[str, Look] = {
     "uniform": {"label": "drawn uniformly", "color": VERMILION, "marker": "s", "linestyle": "--"},
     "christoffel": {"label": "drawn by Christoffel", "color": BLUE, "marker": "o", "linestyle": "-"},
 }
@@ -234,7 +233,7 @@ def _draw_plane(figure: Figure, axes: Axes, picture: SensorPicture) -> None:
     norm = LogNorm() if high > 10 * positive.min() else Normalize(0, high)
     size = float(np.clip(6e4 / len(x), 2, 60))
     colours = axes.scatter(x, y, s=size, c=positive, cmap=FIELD_MAP, norm=norm, linewidths=0, rasterized=True)
-    look = {"s": 24, "facecolors": "white", "edgecolors": "black", "linewidths": 1.2, "zorder": 3}
+    look: Look = {"s": 24, "facecolors": "white", "edgecolors": "black", "linewidths": 1.2, "zorder": 3}
     axes.scatter(x[picture.chosen], y[picture.chosen], **look)
     axes.set(xlabel=plain(picture.coordinate_names[0]), ylabel=plain(picture.coordinate_names[1]))
     axes.set_aspect("equal", adjustable="datalim")
@@ -247,7 +246,7 @@ def _draw_ratios(axes: Axes, picture: SensorPicture) -> None:
     for name, (counts, ratios) in picture.ladders.items():
         axes.plot(counts, ratios, **_SENSOR_LOOKS[name])
     if picture.ratio is not None:
-        look = {"color": GREEN, "markersize": 13, "zorder": 4, "label": "the chosen sensors"}
+        look: Look = {"color": GREEN, "markersize": 13, "zorder": 4, "label": "the chosen sensors"}
         axes.plot([len(picture.chosen)], [picture.ratio], "*", **look)
     for level, side in ((1.1, "top"), (1.25, "bottom")):
         axes.axhline(level, color=INK, linewidth=0.8, linestyle=":")

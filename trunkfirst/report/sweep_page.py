@@ -16,7 +16,6 @@ from .figures import (
     Omission,
     Panel,
     figure_style,
-    legend_above,
     new_figure,
     plain,
     to_image,
@@ -136,8 +135,7 @@ def _draw(rows: Sequence[Row], key: str, varied: Sequence[str]) -> Image:
         _draw_line(axes, group, key, values, "validation", hollow)
     axes.set(yscale="log", xlabel=plain(key), ylabel="Mean relative error")
     _set_ticks(axes, values)
-    legend_above(figure)
-    return to_image(figure, f"sweep-{key}", f"Test and validation errors against {key}")
+    return to_image(figure, f"sweep-{key}", f"Test and validation errors against {key}", legend=2)
 
 
 def _draw_line(axes: Axes, rows: Sequence[Row], key: str, values: Sequence[Any], error: str, look: _Look) -> None:
