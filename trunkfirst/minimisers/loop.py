@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..checkpoints import Snapshot, begin_step
 from ..devices import check_in_step, home, replicate_beside, waiting
 from ..errors import CorruptFileError, ValueRangeError
+from ..records import LogEntry
 
 Parameters: TypeAlias = Any  # any pytree; its inexact arrays are trained
 Status: TypeAlias = Literal["finished", "interrupted", "diverged"]
@@ -81,25 +82,6 @@ class AbstractMinimiser(eqx.Module):
     @abc.abstractmethod
     def rate(self, state: State) -> Float[Array, ""]:
         """The current step length, for the log."""
-
-
-@dc.dataclass(frozen=True)
-class LogEntry:
-    """One entry of the log of a stage of training."""
-
-    stage: str
-    iteration: int
-    iterations: int
-    loss: float
-    best_loss: float
-    rate: float
-    seconds: float
-
-    def remaining_seconds(self, since: "LogEntry") -> float:
-        """Seconds left at the pace since an earlier entry; the time before the first includes compilation."""
-        done = self.iteration - since.iteration
-        pace = (self.seconds - since.seconds) / done if done else math.nan
-        return pace * (self.iterations - self.iteration)
 
 
 OnStep: TypeAlias = Callable[[LogEntry], None]

@@ -1,4 +1,4 @@
-"""Odd and broken run directories, and the small pieces a report is made of."""
+"""Incomplete and damaged run directories, and the numbers of which figures and tables are made."""
 
 import json
 import math
@@ -8,15 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_report import grid, metrics, rows, spoil, write_comparison, write_run
+from report_runs import grid, metrics, rows, spoil, write_comparison, write_run
 
-from trunkfirst.data import InputFunction, OperatorData
 from trunkfirst.errors import CorruptFileError, DataError
 from trunkfirst.report import write_report
-from trunkfirst.report._history import Curve
-from trunkfirst.report._run import read_run
-from trunkfirst.report._seeds import band, best_on_common_steps, mean_and_spread
-from trunkfirst.report._tables import scientific
+from trunkfirst.report.figures import band, mean_and_spread
+from trunkfirst.report.run_files import Curve, best_on_common_steps, read_run
+from trunkfirst.report.tables import scientific
 
 
 def test_null_metrics_and_no_test_samples(tmp_path: Path):
@@ -25,7 +23,7 @@ def test_null_metrics_and_no_test_samples(tmp_path: Path):
     (folder / "metrics.json").write_text(json.dumps(content))
     spoil(folder, errors=np.empty(0), optimal_errors=np.empty(0), **{"labels.beta": np.empty(0)})
     page = write_report(folder).read_text()
-    assert "accuracy cannot be judged" in page
+    assert "the accuracy is unknown" in page
     assert "No finite training loss is recorded." in page
 
 
@@ -50,35 +48,11 @@ def test_diverged_run_is_named_and_left_out(tmp_path: Path):
     assert ["monolithic (VAN)", "1", "not finite"] in [row[:3] for row in rows(page)]
 
 
-@pytest.mark.parametrize("change", [{"triangles": None}, {"triangles": np.empty((0, 3), int)}, {"points": "line"}])
-def test_no_map_without_triangles_in_the_plane(tmp_path: Path, change: dict):
-    folder = write_run(tmp_path / "run")
-    points = grid()[0]
-    spoil(folder, **({"points": points[:, :1]} if "points" in change else change))
-    assert "the points carry no triangles in the plane" in write_report(folder).read_text()
-
-
-def test_no_map_of_a_prediction_that_is_not_finite(tmp_path: Path):
-    folder = write_run(tmp_path / "run")
-    spoil(folder, example_prediction=np.full(len(grid()[0]), np.inf))
-    assert "no run holds a finite prediction" in write_report(folder).read_text()
-
-
-def test_of_several_channels_the_first_is_drawn(tmp_path: Path):
-    folder = write_run(tmp_path / "run")
-    with np.load(folder / "evaluation.npz") as archive:
-        fields = {name: archive[name] for name in ("example_target", "example_prediction")}
-    before = write_report(folder).read_text()
-    spoil(folder, **{name: np.stack([field, 7 + 0 * field], axis=1) for name, field in fields.items()})
-    page = write_report(folder).read_text()
-    assert page.replace(" (the first of 2 output channels)", "") == before != page
-
-
 def test_several_labels_lead_to_the_histogram_alone(tmp_path: Path):
     folder = write_run(tmp_path / "run", problem="multiple-inputs")
     spoil(folder, **{"labels.f": np.ones(5), "labels.g": np.ones(5)})
     page = write_report(folder).read_text()
-    assert "test samples are not named by a single number" in page
+    assert "test samples are not labelled by a single number" in page
     assert (folder / "figures" / "errors-histogram.svg").is_file()
     assert not (folder / "figures" / "errors.svg").exists()
 
@@ -90,24 +64,11 @@ def test_zero_errors_do_not_break_logarithmic_axes(tmp_path: Path):
     assert "Histogram of errors" in write_report(folder).read_text()
 
 
-def test_inverse_problem_shows_geometry_and_pair(tmp_path: Path):
-    folder = write_run(tmp_path / "run", problem="discontinuous-conductivity")
-    assert "at β = 5:" in write_report(folder).read_text()
-    assert (folder / "figures" / "geometry.svg").is_file()
-    points, triangles = grid()
-    inputs = {"pressure": InputFunction(np.tile(points[:, 1], (3, 1)))}
-    labels = {"beta": np.array([1.0, 9.97, 4.0])}
-    data = OperatorData(
-        inputs=inputs, points=points, outputs=np.ones((3, len(points))), triangles=triangles, labels=labels
-    )
-    assert "at β = 9.97:" in write_report(folder, data=data).read_text()
-
-
 @pytest.mark.parametrize(
     ("status", "remark"),
-    [("interrupted", "stopped before its end"), ("diverged", "met a number that is not finite")],
+    [("interrupted", "it was interrupted"), ("diverged", "met a number that is not finite")],
 )
-def test_status_is_said(tmp_path: Path, status: str, remark: str):
+def test_status_is_shown(tmp_path: Path, status: str, remark: str):
     content = [metrics("two-step", 3, "multiple-inputs") | {"status": status}]
     (tmp_path / "metrics.json").write_text(json.dumps(content))
     page = write_report(tmp_path).read_text()
@@ -119,7 +80,7 @@ def test_unfinished_run_is_named(tmp_path: Path):
     compared = write_comparison(tmp_path)
     (compared / "two-step-seed2").mkdir()
     (compared / "two-step-seed2" / "config.toml").write_text("")
-    assert "two-step-seed2 was begun and not finished" in write_report(compared).read_text()
+    assert "two-step-seed2 was started and not finished" in write_report(compared).read_text()
 
 
 def test_metrics_list_alone_gives_tables(tmp_path: Path):
