@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("starlette", reason="the server needs the extra serve")
 pytest.importorskip("uvicorn", reason="the server needs the extra serve")
 
-from trunkfirst.serving import Limits
+from trunkfirst.serve import Limits
 
 RNG = np.random.default_rng(0)
 INPUTS = RNG.uniform(1, 2, (5, 3))
@@ -39,7 +39,7 @@ def as_json(**arrays: Any) -> str:
 
 PROGRAM = """
 import json, sys
-from trunkfirst.serving import Limits, serve
+from trunkfirst.serve import Limits, serve
 serve(sys.argv[1], port=0, limits=Limits(**json.loads(sys.argv[2])), on_start=lambda url: print(url, flush=True))
 """
 

@@ -1,4 +1,4 @@
-"""What can be moved on the explorer page: the numbers of an input, or the ways in which its functions differ."""
+"""The sliders of the interactive explorer: for each number of an input, or each main shape of a function."""
 
 import dataclasses as dc
 import itertools
@@ -9,18 +9,19 @@ from jaxtyping import Float
 from scipy.linalg import block_diag
 
 from ..errors import UsageError
+from ..evaluation import Familiarity
 from ..linear import one_blas_thread
 from ..networks import Parallel
 from ..runs import Memory
 
 _MOST_NUMBERS, _MOST_SHAPES = 8, 8
-# Sliders reach this share of the training range beyond it; a range of this ratio is moved by factors.
+# Sliders reach this share of the training range beyond it; a range of this ratio has a logarithmic slider.
 _BEYOND, _WIDE = 0.15, 100.0
 
 
 @dc.dataclass(frozen=True)
 class Slider:
-    """One number of an input: from where to where it was in training, and how far it can be moved."""
+    """One number of an input: its training range `low` to `high`, and the slider's range `start` to `stop`."""
 
     name: str
     low: float
@@ -32,7 +33,7 @@ class Slider:
 
 @dc.dataclass(frozen=True, eq=False)
 class Group:
-    """The sliders of one input function, whose values stand in the columns `first` to `last` - 1 of an input."""
+    """The sliders of one input function, which is in the columns `first` to `last` - 1 of an input."""
 
     name: str
     first: int
@@ -57,21 +58,20 @@ class Controls:
         return _coordinates(inputs - self.base, self.shapes)
 
     def inputs(self, values: Float[np.ndarray, "samples sliders"]) -> Float[np.ndarray, "samples sensors"]:
-        """The inputs that belong to these values of the sliders."""
+        """The inputs for these values of the sliders."""
         return self.base + values @ self.shapes
 
 
 def make_controls(
     names: tuple[str, ...], encoder: object, memory: Memory, number_names: tuple[str, ...] | None
 ) -> Controls:
-    """Sliders for inputs of few numbers, one each, and for functions along their principal coordinates.
+    """A slider for each number of a short input, and for each principal coordinate of a function.
 
-    `number_names` are what the numbers of an input are called, where that is known.
+    `number_names` are the names of the numbers of an input, if they are known.
     """
-    known = memory.familiarity
-    if known is None:
-        raise UsageError("the run does not remember its training inputs, which the page needs; train it again")
-    inputs = known.centre + known.seen @ np.linalg.pinv(known.matrix)
+    if memory.familiarity is None:
+        raise UsageError("the run does not remember its training inputs, which the explorer needs; train it again")
+    inputs = training_inputs(memory.familiarity)
     counts = _sizes(names, encoder, memory, inputs.shape[1])
     functions = sum(count > _MOST_NUMBERS for count in counts.values())
     spans = list(itertools.pairwise((0, *itertools.accumulate(counts.values()))))
@@ -92,8 +92,13 @@ def make_controls(
     return Controls(groups, base, shapes, seen)
 
 
+def training_inputs(known: Familiarity) -> Float[np.ndarray, "rows sensors"]:
+    """Training inputs, restored from their principal coordinates."""
+    return known.centre + known.seen @ np.linalg.pinv(known.matrix)
+
+
 def _sizes(names: tuple[str, ...], encoder: object, memory: Memory, sensors: int) -> dict[str, int]:
-    """How many numbers each input function has; all under one name where that cannot be told."""
+    """The number of sensors of each input function; all under one name if that is not known."""
     if len(names) == sensors:
         return dict.fromkeys(names, 1)
     if isinstance(encoder, Parallel) and len(encoder.sizes) == len(names):
@@ -116,7 +121,7 @@ class _Part:
 
 
 def _principal(inputs: Float[np.ndarray, "rows sensors"], most: int) -> _Part:
-    """The shapes along which functions differ most, each as large as its deviation."""
+    """The first principal modes, each scaled by its standard deviation."""
     centre = inputs.mean(axis=0)
     with one_blas_thread():
         _, sizes, modes = np.linalg.svd(inputs - centre, full_matrices=False)
