@@ -1,7 +1,7 @@
 """A trained operator as one file: ONNX, StableHLO, a NumPy program, or the interactive explorer."""
 
 from .explorer import explorer_page
-from .export import Exported, export, to_stablehlo
+from .formats import Exported, export, to_stablehlo
 from .graph import Function, Graph, Operation
 from .jaxpr import trace
 from .onnx import to_onnx

@@ -3,6 +3,7 @@
 import base64
 import dataclasses as dc
 import hashlib
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,14 @@ def _content(
     points = memory.points[table.kept]
     is_whole = len(points) == len(memory.points)
     drawing = make_drawing(points, tested.triangles if is_whole else None)
+    starts = itertools.accumulate((len(group.base) for group in controls.groups), initial=0)
     known = memory.familiarity
     assert known is not None  # the controls were made of it
     return {
-        "groups": [_group(group, memory.points, drawing if is_whole else None) for group in controls.groups],
+        "groups": [
+            _group(group, first, memory.points, drawing if is_whole else None)
+            for group, first in zip(controls.groups, starts, strict=False)
+        ],
         "base": _packed(controls.base),
         "shapes": _packed(controls.shapes),
         "seen": _packed(controls.seen),
@@ -101,20 +106,19 @@ def _channel_names(operator: Operator, metrics: dict[str, Any]) -> list[str]:
     return named if len(named) == operator.channels else [f"output {k + 1}" for k in range(operator.channels)]
 
 
-def _group(group: Group, points: np.ndarray, drawing: Drawing | None) -> dict[str, Any]:
-    """A group with the picture of its function; sensors without coordinates are drawn by number."""
-    places = group.sensors
+def _group(group: Group, first: int, points: np.ndarray, drawing: Drawing | None) -> dict[str, Any]:
+    """A group, which begins at column `first` of an input, with the picture of its function."""
+    places, count = group.sensors, len(group.base)
     if not group.is_function:
         drawn = None
     elif places is not None and drawing is not None and np.array_equal(places, points):
         drawn = "same"
     elif places is not None and places.shape[1] <= 2:
         drawn = _drawn(make_drawing(places))
-    else:
-        numbers = np.arange(1.0, 1 + group.last - group.first)[:, None]
-        drawn = _drawn(dc.replace(make_drawing(numbers), axes=("sensor", "")))
+    else:  # without coordinates, or with too many: by number
+        drawn = _drawn(Drawing("curve", ("sensor", ""), np.arange(1.0, 1 + count)[:, None]))
     sliders = [dc.asdict(slider) for slider in group.sliders]
-    return {"name": group.name, "first": group.first, "last": group.last, "sliders": sliders, "drawing": drawn}
+    return {"name": group.name, "first": first, "last": first + count, "sliders": sliders, "drawing": drawn}
 
 
 def _drawn(drawing: Drawing) -> dict[str, Any]:

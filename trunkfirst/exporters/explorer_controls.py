@@ -1,7 +1,6 @@
 """The sliders of the interactive explorer: for each number of an input, or each main shape of a function."""
 
 import dataclasses as dc
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -33,14 +32,14 @@ class Slider:
 
 @dc.dataclass(frozen=True, eq=False)
 class Group:
-    """The sliders of one input function, which is in the columns `first` to `last` - 1 of an input."""
+    """The sliders of one input function: it is `base` + values of the sliders @ `shapes`."""
 
     name: str
-    first: int
-    last: int
     is_function: bool
-    sliders: tuple[Slider, ...]
     sensors: Float[np.ndarray, "sensors coordinates"] | None
+    base: Float[np.ndarray, " sensors"]
+    shapes: Float[np.ndarray, "sliders sensors"]
+    sliders: tuple[Slider, ...]
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -74,22 +73,16 @@ def make_controls(
     inputs = training_inputs(memory.familiarity)
     counts = _sizes(names, encoder, memory, inputs.shape[1])
     functions = sum(count > _MOST_NUMBERS for count in counts.values())
-    spans = list(itertools.pairwise((0, *itertools.accumulate(counts.values()))))
-    parts = [
-        _principal(inputs[:, first:last], max(2, _MOST_SHAPES // functions))
-        if last - first > _MOST_NUMBERS
-        else _numbers(name, first, last, number_names)
-        for name, (first, last) in zip(counts, spans, strict=True)
-    ]
-    base = np.concatenate([part.base for part in parts])
-    shapes = np.asarray(block_diag(*(part.shapes for part in parts)))
-    seen = _coordinates(inputs - base, shapes)
-    sliders = iter(_sliders([name for part in parts for name in part.names], seen))
-    groups = tuple(
-        Group(name, *span, part.is_function, tuple(next(sliders) for _ in part.names), memory.sensors.get(name))
-        for name, span, part in zip(counts, spans, parts, strict=True)
-    )
-    return Controls(groups, base, shapes, seen)
+    groups: list[Group] = []
+    last = 0
+    for name, count in counts.items():
+        first, last = last, last + count
+        names = number_names[first:last] if number_names else _number_names(name, count)
+        most = max(2, _MOST_SHAPES // functions) if count > _MOST_NUMBERS else 0
+        groups.append(_make_group(name, names, inputs[:, first:last], most, memory.sensors.get(name)))
+    base = np.concatenate([group.base for group in groups])
+    shapes = np.asarray(block_diag(*(group.shapes for group in groups)))
+    return Controls(tuple(groups), base, shapes, _coordinates(inputs - base, shapes))
 
 
 def training_inputs(known: Familiarity) -> Float[np.ndarray, "rows sensors"]:
@@ -110,33 +103,34 @@ def _sizes(names: tuple[str, ...], encoder: object, memory: Memory, sensors: int
     return counts if min(counts.values()) > 0 and sum(counts.values()) == sensors else {", ".join(names): sensors}
 
 
-@dc.dataclass(frozen=True, eq=False)
-class _Part:
-    """`Controls` of one input function."""
-
-    base: Float[np.ndarray, " sensors"]
-    shapes: Float[np.ndarray, "sliders sensors"]
-    names: tuple[str, ...]
-    is_function: bool
+def _number_names(name: str, count: int) -> tuple[str, ...]:
+    return (name,) if count == 1 else tuple(f"{name} {number + 1}" for number in range(count))
 
 
-def _principal(inputs: Float[np.ndarray, "rows sensors"], most: int) -> _Part:
-    """The first principal modes, each scaled by its standard deviation."""
+def _make_group(
+    name: str,
+    names: tuple[str, ...],
+    inputs: Float[np.ndarray, "rows sensors"],
+    most: int,
+    sensors: Float[np.ndarray, "sensors coordinates"] | None,
+) -> Group:
+    """Sliders for at most `most` principal modes, or for the numbers themselves if it is 0."""
+    base, shapes = np.zeros(inputs.shape[1]), np.eye(inputs.shape[1])
+    if most:
+        base, shapes = _principal(inputs, most)
+        names = tuple(f"shape {number + 1}" for number in range(len(shapes)))
+    sliders = tuple(_sliders(names, _coordinates(inputs - base, shapes)))
+    return Group(name, bool(most), sensors, base, shapes, sliders)
+
+
+def _principal(inputs: Float[np.ndarray, "rows sensors"], most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and the first principal modes, each scaled by its standard deviation."""
     centre = inputs.mean(axis=0)
     with one_blas_thread():
         _, sizes, modes = np.linalg.svd(inputs - centre, full_matrices=False)
     count = max(1, min(most, int((sizes > 1e-6 * sizes[0]).sum())))
     deviations = np.where(sizes[:count] > 0, sizes[:count], 1.0) / np.sqrt(len(inputs))
-    names = tuple(f"shape {number + 1}" for number in range(count))
-    return _Part(centre, deviations[:, None] * modes[:count], names, is_function=True)
-
-
-def _numbers(name: str, first: int, last: int, number_names: tuple[str, ...] | None) -> _Part:
-    count = last - first
-    names = (name,) if count == 1 else tuple(f"{name} {number + 1}" for number in range(count))
-    if number_names is not None:
-        names = number_names[first:last]
-    return _Part(np.zeros(count), np.eye(count), names, is_function=False)
+    return centre, deviations[:, None] * modes[:count]
 
 
 def _coordinates(inputs: np.ndarray, shapes: np.ndarray) -> np.ndarray:
@@ -144,7 +138,7 @@ def _coordinates(inputs: np.ndarray, shapes: np.ndarray) -> np.ndarray:
         return inputs @ (shapes.T / (shapes**2).sum(axis=1))  # the shapes are orthogonal
 
 
-def _sliders(names: list[str], seen: Float[np.ndarray, "rows sliders"]) -> Iterator[Slider]:
+def _sliders(names: tuple[str, ...], seen: Float[np.ndarray, "rows sliders"]) -> Iterator[Slider]:
     for name, low, high in zip(names, seen.min(axis=0).tolist(), seen.max(axis=0).tolist(), strict=True):
         if is_wide := low > 0 and high >= _WIDE * low:
             factor = (high / low) ** _BEYOND

@@ -3,7 +3,6 @@
 import dataclasses as dc
 import itertools
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,9 +15,9 @@ from ..errors import PredictOnlyError, UsageError
 from ..networks import Operator, PredictOnlyBranch
 from .graph import Function, Graph, Operation
 
-# Stand-ins for the numbers of samples and points: primes, so that no product of other sizes equals them, and below
-# 1024, where a kernel branch computes all samples at once instead of in a loop over batches.
-_PRIMES = (1021, 1019, 1013, 1009, 997, 991, 983, 977)
+# Stand-ins for the numbers of samples and points. Below 1024 a kernel branch computes all samples at once instead
+# of in a loop over batches.
+_SIZES = ((1021, 1019), (1013, 1009), (997, 991), (983, 977))
 _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2")
 _UNCHANGED = ("copy", "copy_p", "stop_gradient")
 _ELEMENTWISE = {
@@ -62,9 +61,15 @@ def trace(operator: Operator) -> Graph:
         raise PredictOnlyError(operator.branch.refusal("exported; predict in this program"))
     with jax.enable_x64(True):
         operator = jax.tree.map(lambda a: jnp.asarray(a, float) if eqx.is_inexact_array(a) else a, operator)
-    # One sample and one point show the sizes of all other axes.
-    taken = {int(number) for number in re.findall(r"\d+", str(_jaxprs(operator, 1, 1)))}
-    samples, points = [prime for prime in _PRIMES if prime not in taken][:2]
+    # A graph that is the same for other sizes is right for all: no other axis was taken for a free one.
+    for graph, other in itertools.pairwise(_trace(operator, *sizes) for sizes in _SIZES):
+        constants = zip(graph.constants.values(), other.constants.values(), strict=False)
+        if graph.functions == other.functions and all(np.array_equal(a, b, equal_nan=True) for a, b in constants):
+            return graph
+    raise _unknown("sizes that depend on the number of samples or points")
+
+
+def _trace(operator: Operator, samples: int, points: int) -> Graph:
     walk = _Walk({samples, points})
     functions = [walk.function(jaxpr, *names) for jaxpr, *names in _jaxprs(operator, samples, points)]
     used = {a for function in functions for each in function.operations for a in each.arguments}
@@ -121,6 +126,7 @@ class _Walk:
         shapes = [variable.aval.shape for variable in closed.jaxpr.invars]
         self._operations, self._arguments = {}, tuple(map(_Value, arguments, shapes))
         (value,) = self._run(closed.jaxpr, closed.consts, self._arguments)
+        value = self._whole(value, closed.out_avals[0].shape)
         assert isinstance(value, _Value)
         needed: set[str | float] = {value.name}
         kept: list[Operation] = []
@@ -265,8 +271,7 @@ class _Walk:
             [axis for axis in range(len(term.shape)) if axis not in (*summed, *batch)]
             for term, summed, batch in zip((left, right), inner, batches, strict=True)
         )
-        counts = sorted((len(free_left), len(free_right)))
-        if len(inner[0]) != 1 or counts[0] != 1:
+        if len(inner[0]) != 1 or min(len(free_left), len(free_right)) != 1:
             raise _unknown("a dot_general that is no product of matrices")
         if len(free_right) > 1:
             # Factors exchanged: entries (batch, right, left), which are put back in order.
