@@ -41,10 +41,8 @@ from trunkfirst.files import write_manifest
 from trunkfirst.networks import Elementwise, Operator, Perceptron, Trunk, save
 from trunkfirst.runs import Memory
 from trunkfirst.runs._memory import write_memory
-from trunkfirst.serving import Limits
-from trunkfirst.serving._requests import JSON, NPZ
-from trunkfirst.serving._server import make_server
-from trunkfirst.serving._server_app import make_app
+from trunkfirst.serve import JSON, NPZ, Limits, make_server
+from trunkfirst.serve.app import make_app
 
 SLOW = 2.0  # seconds, which count as a fault
 PATIENCE = 0.02  # seconds until a connection without an answer is shut

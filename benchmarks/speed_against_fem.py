@@ -32,8 +32,7 @@ from trunkfirst.problems import _newton
 from trunkfirst.problems._nonlinear_conductivity import _EQUATION, _cosine
 from trunkfirst.problems._nonlinear_darcy import NonlinearDarcy, _set_up
 from trunkfirst.runs import run
-from trunkfirst.serving._requests import JSON, NPZ
-from trunkfirst.serving._server_predictor import Predictor
+from trunkfirst.serve import JSON, NPZ, Predictor
 
 PROBLEM = "nonlinear-conductivity"
 SETTINGS: dict[str, Any] = {

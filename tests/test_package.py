@@ -33,7 +33,8 @@ DESIGNED = (
     "runs",
     "estimator",
     "report",
-    "serving",
+    "exporters",
+    "serve",
     "cli",
 )
 ROOMS = tuple(room for room in DESIGNED if (ROOT / room / "__init__.py").is_file())

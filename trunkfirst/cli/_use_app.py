@@ -70,7 +70,7 @@ def export(
         str,
         typer.Option(
             help="onnx (onnxruntime, any language), stablehlo (JAX), numpy (one Python file, NumPy alone), "
-            "html (a page to play with in a browser)."
+            "html (interactive explorer for the browser)."
         ),
     ],
     out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.py or page.html.")],
@@ -88,7 +88,7 @@ def export(
 
     Example: trunkfirst export runs/mine --to onnx --out model.onnx
     """
-    from ._export import export_command
+    from .deploy import export_command
 
     return export_command(folder, to=to, out=out, precision=precision, json=json, quiet=quiet)
 
@@ -113,7 +113,7 @@ def serve(
 
     Example: trunkfirst serve runs/mine
     """
-    from ._serve import serve_command
+    from .deploy import serve_command
 
     return serve_command(folder, host=host, port=port, token=token, limit_mib=limit_mib, json=json, quiet=quiet)
 

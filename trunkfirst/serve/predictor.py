@@ -1,8 +1,8 @@
 """Predictions of a stored operator by NumPy alone.
 
-Nothing is compiled, whatever the numbers of samples and points: for one sample of the paper's operators at their
-training points this takes a third of the time of compiled JAX, where every new size costs half a second first.
-The basis at the training points is a table, computed once.
+Nothing is compiled, whatever the number of samples and points. Compiled JAX takes three times longer for one
+sample of the paper's operators at their training points, and half a second more for each new size. The basis at
+the training points is a table, computed once.
 """
 
 import dataclasses as dc
@@ -12,44 +12,43 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ..exporters import Function, trace
 from ..files import verify_run
 from ..networks import load
 from ..runs import read_memory
-from ._graph import Function, apply
-from ._trace import trace
 
 LEVEL = 0.9
 """The confidence of the intervals."""
-_SAMPLES, _POINTS = 64, 1024  # rows at a time: what lies between the layers fits the cache, and memory is bounded
-_FAR = 1e100  # far outside of any training inputs, and its square is still a number
+_SAMPLES, _POINTS = 64, 1024  # rows in a block: the hidden layers fit the cache, and memory is bounded
+_FAR = 1e100  # far outside of any training inputs, but its square is still finite
 
 
 @dc.dataclass(frozen=True)
 class Shapes:
-    """How many numbers belong where."""
+    """The shapes of requests and answers."""
 
     inputs: Mapping[str, int | None]
-    """Numbers a row, by name of the input function; None where only their sum is known."""
+    """Numbers per row of each input function; None if only their sum is known."""
     sensors: int
     """The sum."""
     coordinates: int
     channels: int | None
     points: int
-    """How many points training had."""
+    """The number of training points."""
 
 
 @dc.dataclass(frozen=True, eq=False)
 class Prediction:
-    """Outputs; whether the inputs resemble those of training; half the width of intervals. None: not known."""
+    """Outputs; which inputs are outliers; half the width of the intervals. None if not known."""
 
     outputs: Float[np.ndarray, "samples points ..."]
-    familiar: Bool[np.ndarray, " samples"] | None
+    is_outlier: Bool[np.ndarray, " samples"] | None
     half_width: Float[np.ndarray, "points ..."] | None
 
 
 @dc.dataclass(frozen=True, eq=False)
 class _Places:
-    """Points with what is known of them before any input comes."""
+    """Points, with what does not depend on the inputs."""
 
     points: Float[np.ndarray, "points coordinates"]
     basis: Float[np.ndarray, "points rank"]
@@ -72,7 +71,7 @@ class Predictor:
 
     @property
     def points(self) -> Float[np.ndarray, "points coordinates"]:
-        """Where training had its outputs."""
+        """The training points."""
         return self._memory.points
 
     def __call__(
@@ -80,18 +79,18 @@ class Predictor:
         inputs: Float[np.ndarray, "samples sensors"],
         points: Float[np.ndarray, "points coordinates"] | None = None,
     ) -> Prediction:
-        """Outputs of `inputs` at `points`, or at the training points; not finite where the operator has none."""
+        """Outputs of `inputs` at `points`, by default the training points; not finite outside of its domain."""
         places = self._training if points is None else self._places(points)
         with np.errstate(all="ignore"):
             outputs = np.concatenate([self._fields(block, places) for block in _blocks(inputs, _SAMPLES)])
-        return Prediction(outputs, self._familiar(inputs), places.half_width)
+        return Prediction(outputs, self._is_outlier(inputs), places.half_width)
 
     def _places(self, points: Float[np.ndarray, "points coordinates"]) -> _Places:
         with np.errstate(all="ignore"):
             blocks = [self._run(self._graph.basis, points=block) for block in _blocks(points, _POINTS)]
         known = self._memory.intervals
         half_width = None if known is None else known.half_width(np.clip(points, -_FAR, _FAR), LEVEL)
-        # Infinite where there were too few samples to say.
+        # Infinite if there were too few samples to calibrate it.
         is_known = half_width is not None and bool(np.isfinite(half_width).all())
         return _Places(points, np.concatenate(blocks), half_width if is_known else None)
 
@@ -100,15 +99,11 @@ class Predictor:
         return self._run(self._graph.outputs, coefficients=coefficients, basis=places.basis, points=places.points)
 
     def _run(self, function: Function, **arguments: np.ndarray) -> np.ndarray:
-        values = {**self._graph.constants, **arguments}
-        for each in function.operations:
-            given = [values[a] if isinstance(a, str) else a for a in each.arguments]
-            values[each.result] = apply(np, each, given)
-        return values[function.result]
+        return function.evaluate({**self._graph.constants, **arguments})
 
-    def _familiar(self, inputs: Float[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"] | None:
+    def _is_outlier(self, inputs: Float[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"] | None:
         known = self._memory.familiarity
-        return None if known is None else ~known.is_outlier(np.clip(inputs, -_FAR, _FAR))
+        return None if known is None else known.is_outlier(np.clip(inputs, -_FAR, _FAR))
 
 
 def _blocks(rows: np.ndarray, size: int) -> list[np.ndarray]:

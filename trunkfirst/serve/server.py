@@ -1,4 +1,4 @@
-"""The server: one operator over HTTP, on this machine unless a token guards it."""
+"""The server process: one operator over HTTP, for this machine alone unless a token is set."""
 
 import importlib.util
 import ipaddress
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError, UsageError, ValueRangeError
-from ._server_limits import Limits
+from .requests import Limits
 
 if TYPE_CHECKING:
     import uvicorn
@@ -26,9 +26,11 @@ def serve(
     limits: Limits | None = None,
     on_start: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve the operator of a run folder until SIGINT or SIGTERM; `on_start` gets the address.
+    """Serve the operator of a run folder until SIGINT or SIGTERM; `on_start` is called with the address.
 
-    Port 0 takes a free one. Any host but this machine's own needs a token of at least 16 characters.
+    Port 0 takes a free one. Any host except a loopback address needs a token of at least 16 characters.
+
+    Raises `UsageError` for a host, port or token that cannot be used, and `MissingExtraError` without Starlette.
     """
     if not all(map(importlib.util.find_spec, ("starlette", "uvicorn"))):
         raise MissingExtraError("the server", "starlette and uvicorn", "serve")
@@ -36,20 +38,20 @@ def serve(
     is_local = _is_loopback(host)
     _check(host, token, limits, is_local=is_local)
     with _listen(host, port) as listening:
-        from ._server_app import make_app
+        from .app import make_app
 
         app = make_app(Path(folder), limits=limits, token=token, is_local=is_local)
-        # uvicorn raises the signal again when all is done.
+        # uvicorn raises the signal again after the shutdown.
         signal.signal(signal.SIGTERM, _end)
         on_start(_url(listening))
         make_server(app, limits).run(sockets=[listening])
 
 
 def make_server(app: Any, limits: Limits) -> "uvicorn.Server":
-    """uvicorn with our limits; faults alone are logged, on standard error."""
+    """uvicorn with these limits; it logs errors alone, on standard error."""
     import uvicorn
 
-    from ._server_protocol import protocol_with
+    from .protocol import protocol_with
 
     config = uvicorn.Config(
         app,

@@ -1,4 +1,4 @@
-"""The web application: a fixed list of paths, guarded and counted."""
+"""The web application: a fixed list of paths, access control, and metrics in Prometheus' text format."""
 
 import asyncio
 import base64
@@ -7,13 +7,16 @@ import concurrent.futures
 import contextlib
 import hmac
 import html
+import itertools
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jax
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -22,15 +25,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import TrunkfirstError
-from ._metrics import Metrics
-from ._openapi import openapi
-from ._requests import JSON, NPZ, Refused, json_of, read_request, write_answer
-from ._server_limits import Limits
-from ._server_predictor import Predictor
+from ..exporters import explorer_page
+from .openapi import openapi
+from .predictor import Predictor
+from .requests import JSON, NPZ, Limits, Refused, json_of, read_request, write_answer
 
 _LOOPBACK_NAMES = (b"localhost", b"127.0.0.1", b"[::1]")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-# The page holds its own script, style and pictures, and needs nothing from anywhere.
+# The explorer contains its script, style and pictures.
 _INLINE = "; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 _HEADERS = {
     b"x-content-type-options": b"nosniff",
@@ -40,21 +42,26 @@ _HEADERS = {
     b"cache-control": b"no-store",
 }
 _CHALLENGE = {"www-authenticate": 'Bearer realm="trunkfirst", Basic realm="trunkfirst"'}
+_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 T = TypeVar("T")
 
 
 def make_app(folder: Path, *, limits: Limits, token: str | None = None, is_local: bool = True) -> "Guard":
-    """The application for the operator of a run folder; `is_local` where only this machine may call it."""
+    """The application for the operator of a run folder.
+
+    If `is_local`, the Host header must name this machine. With a `token`, every path except /healthz needs it.
+    """
     predictor = Predictor(folder)
-    metrics = Metrics()  # after loading, which lets JAX compile
-    rooms = _Rooms(folder, predictor, metrics, limits, token is not None)
+    metrics = Metrics()  # after loading, which compiles
+    endpoints = _Endpoints(folder, predictor, metrics, limits)
+    document = openapi(predictor.shapes, limits, has_token=token is not None)
     routes = [
-        Route("/", rooms.page),
-        Route("/predict", rooms.predict, methods=["POST"]),
-        Route("/points", rooms.points),
-        Route("/healthz", rooms.health),
-        Route("/metrics", rooms.metrics),
-        Route("/openapi.json", rooms.document),
+        Route("/", endpoints.page),
+        Route("/predict", endpoints.predict, methods=["POST"]),
+        Route("/points", _fixed(f'{{"points": {json_of(predictor.points)}}}')),
+        Route("/healthz", _fixed('{"status": "ok"}')),
+        Route("/metrics", endpoints.metrics),
+        Route("/openapi.json", _fixed(json.dumps(document))),
     ]
     handlers: dict[Any, Any] = {Refused: _on_refused, HTTPException: _on_http_error, Exception: _on_fault}
     inner = Starlette(routes=routes, exception_handlers=handlers)
@@ -63,10 +70,10 @@ def make_app(folder: Path, *, limits: Limits, token: str | None = None, is_local
 
 
 class Guard:
-    """Around everything: whose request it is, the headers of every answer, and the counts."""
+    """Checks the Host header and the token, adds headers to every answer, and counts the answers."""
 
     def __init__(
-        self, app: ASGIApp, metrics: Metrics, paths: frozenset[str], token: str | None, is_local: bool
+        self, app: ASGIApp, metrics: "Metrics", paths: frozenset[str], token: str | None, is_local: bool
     ) -> None:
         self._app, self.metrics, self._paths, self._is_local = app, metrics, paths, is_local
         self._token = None if token is None else token.encode()
@@ -94,7 +101,7 @@ class Guard:
             self.metrics.count(path, status, time.perf_counter() - begin)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Names of other hosts may be made to point here by a page in a browser; ours may not."""
+        """A web page can make another host name resolve to this machine, but cannot send our own name."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         host = headers.get(b"host", b"")
         name = host if host.endswith(b"]") else host.rpartition(b":")[0] or host
@@ -108,7 +115,7 @@ class Guard:
 
 
 def _given_token(header: bytes) -> bytes:
-    """From Bearer, or the password of Basic, which is what a browser asks people for."""
+    """From Bearer, or the password of Basic, for which browsers ask."""
     scheme, _, value = header.partition(b" ")
     if scheme.lower() == b"basic":
         with contextlib.suppress(binascii.Error, ValueError):
@@ -116,17 +123,14 @@ def _given_token(header: bytes) -> bytes:
     return value.strip() if scheme.lower() == b"bearer" else b""
 
 
-class _Rooms:
-    """What stands behind each path. Predictions run in threads, so that other paths answer meanwhile."""
+class _Endpoints:
+    """The paths that compute something. They do so in threads, so that other paths answer in the meantime."""
 
-    def __init__(self, folder: Path, predictor: Predictor, metrics: Metrics, limits: Limits, has_token: bool):
+    def __init__(self, folder: Path, predictor: Predictor, metrics: "Metrics", limits: Limits):
         self._folder, self._predictor, self._metrics, self._limits = folder, predictor, metrics, limits
         self._pool = concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1), "predict")
         self._pending = 0
         self._page: bytes | None = None
-        self._points = f'{{"points": {json_of(predictor.points)}}}'.encode()
-        document = openapi(predictor.shapes, most_rows=limits.rows, has_token=has_token)
-        self._document = json.dumps(document).encode()
 
     async def page(self, request: Request) -> Response:
         del request
@@ -143,26 +147,12 @@ class _Rooms:
         self._metrics.points += points
         return Response(answer, media_type=kind)
 
-    async def points(self, request: Request) -> Response:
-        del request
-        return Response(self._points, media_type=JSON)
-
-    async def health(self, request: Request) -> Response:
-        del request
-        return Response(b'{"status": "ok"}', media_type=JSON)
-
     async def metrics(self, request: Request) -> Response:
         del request
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def document(self, request: Request) -> Response:
-        del request
-        return Response(self._document, media_type=JSON)
-
     def _answer(self, body: bytes, kind: str) -> tuple[bytes, int]:
-        inputs, points = read_request(
-            body, kind, self._predictor.shapes, most_numbers=self._limits.numbers, most_rows=self._limits.rows
-        )
+        inputs, points = read_request(body, kind, self._predictor.shapes, self._limits)
         prediction = self._predictor(inputs, points)
         samples, count = prediction.outputs.shape[:2]
         return write_answer(prediction, kind), samples * count
@@ -177,8 +167,18 @@ class _Rooms:
             self._pending -= 1
 
 
+def _fixed(content: str) -> Callable[[Request], Any]:
+    """An endpoint that always answers the same JSON."""
+
+    async def endpoint(request: Request) -> Response:
+        del request
+        return Response(content, media_type=JSON)
+
+    return endpoint
+
+
 async def _read_body(request: Request, limits: Limits) -> bytes:
-    """As it comes, so that no more than the limit is ever held, and not for ever."""
+    """Read in chunks: never more than the limit is in memory, and not longer than the time limit."""
     too_large = Refused(413, f"the body has more than {limits.bytes:,} bytes")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and (len(length) > 15 or int(length) > limits.bytes):
@@ -191,32 +191,30 @@ async def _read_body(request: Request, limits: Limits) -> bytes:
                 if len(body) > limits.bytes:
                     raise too_large
     except TimeoutError as error:
-        sentence = f"the body did not arrive within {limits.body_seconds:g} s"
-        raise Refused(408, sentence, {"connection": "close"}) from error
+        message = f"the body did not arrive within {limits.body_seconds:g} s"
+        raise Refused(408, message, {"connection": "close"}) from error
     except ClientDisconnect as error:
         raise Refused(400, "the connection ended before the body did") from error
     return bytes(body)
 
 
 def _explorer(folder: Path) -> bytes:
-    """The page to play with, or, for an operator that it cannot draw, one that says so."""
-    from ._page import explorer_page
-
+    """The interactive explorer, or a page with the reason why there is none."""
     try:
         return explorer_page(folder)
     except TrunkfirstError as error:
         return (
             "<!doctype html><html lang=en><meta charset=utf-8><title>trunkfirst</title><h1>A trained operator</h1>"
-            f"<p>It cannot be drawn: {html.escape(str(error))}"
-            "<p>Predict by POST to /predict; <a href=/openapi.json>/openapi.json</a> says how."
+            f"<p>There is no explorer for it: {html.escape(str(error))}"
+            "<p>Predict by POST to /predict; see <a href=/openapi.json>/openapi.json</a>."
         ).encode()
 
 
-# -- errors: a sentence in JSON
+# -- errors, as JSON
 
 
-def _error(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(json.dumps({"error": sentence}), status, headers, media_type=JSON)
+def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return Response(json.dumps({"error": message}), status, headers, media_type=JSON)
 
 
 async def _on_refused(request: Request, error: Refused) -> Response:
@@ -231,4 +229,51 @@ async def _on_http_error(request: Request, error: HTTPException) -> Response:
 
 async def _on_fault(request: Request, error: Exception) -> Response:
     del request, error
-    return _error(500, "a fault of the server; its log says more")
+    return _error(500, "internal error; see the log of the server")
+
+
+# -- metrics
+
+
+class Metrics:
+    """Counts since the start. Changed by one thread, except for the compilations."""
+
+    def __init__(self):
+        self.requests: Counter[tuple[str, int]] = Counter()
+        """By path and status."""
+        self.points = 0
+        """Predicted samples times points."""
+        self.compilations = 0
+        """By JAX, in this process; predictions need none."""
+        self._seconds, self._in_bucket = 0.0, [0] * (len(_BOUNDS) + 1)
+        jax.monitoring.register_event_duration_secs_listener(self._on_event)
+
+    def count(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer. Seconds are kept for predictions alone."""
+        self.requests[path, status] += 1
+        if path == "/predict":
+            self._seconds += seconds
+            self._in_bucket[sum(seconds > bound for bound in _BOUNDS)] += 1
+
+    def text(self) -> str:
+        """In Prometheus' text format."""
+        totals = list(itertools.accumulate(self._in_bucket))
+        buckets = [f'_bucket{{le="{bound}"}} {n}' for bound, n in zip((*_BOUNDS, "+Inf"), totals, strict=True)]
+        seconds = [*buckets, f"_sum {self._seconds:.6f}", f"_count {totals[-1]}"]
+        requests = [f'{{path="{p}",status="{s}"}} {n}' for (p, s), n in sorted(self.requests.items())]
+        return (
+            _block("requests_total", "counter", "Answers by path and status.", requests)
+            + _block("points_predicted_total", "counter", "Samples times points.", [f" {self.points}"])
+            + _block("compilations_total", "counter", "Compilations by JAX.", [f" {self.compilations}"])
+            + _block("predict_seconds", "histogram", "Seconds from request to answer.", seconds)
+        )
+
+    def _on_event(self, event: str, duration_secs: float, **_: Any) -> None:
+        del duration_secs
+        self.compilations += event.endswith("backend_compile_duration")
+
+
+def _block(name: str, kind: str, description: str, values: list[str]) -> str:
+    name = f"trunkfirst_{name}"
+    lines = [f"# HELP {name} {description}", f"# TYPE {name} {kind}", *(f"{name}{value}" for value in values)]
+    return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-// Arrays {shape, data} and the operations of a graph, called as in NumPy; see _graph.py.
+// Arrays {shape, data} and the operations of a graph, with the names and arguments of NumPy; see graph.py.
 const np = (() => {
   const size = (shape) => shape.reduce((product, n) => product * n, 1);
   const array = (shape, data) => ({ shape, data: Float64Array.from(data) });
@@ -29,7 +29,7 @@ const np = (() => {
     return { shape, data };
   }
 
-  // Axes before the last two belong to one of the two factors.
+  // Axes before the last two are the same in both factors, or only one of them has any.
   function matmul(a, b) {
     const [n, inner] = a.shape.slice(-2), m = b.shape.at(-1);
     const before = a.shape.length > b.shape.length ? a.shape.slice(0, -2) : b.shape.slice(0, -2);
@@ -45,27 +45,36 @@ const np = (() => {
     return { shape: [...before, n, m], data };
   }
 
-  // Axis 1 of an array, entry by entry: [rows, entries of axis 1, numbers in an entry].
-  const rows = (x) => [x.shape[0], x.shape[1], size(x.shape.slice(2))];
+  // An array as [entries before the axis, entries of the axis, numbers in an entry].
+  const along = (x, axis) => [size(x.shape.slice(0, axis)), x.shape[axis], size(x.shape.slice(axis + 1))];
 
-  function take(x, indices) {
-    const [n, m, entry] = rows(x);
+  const replaced = (shape, axis, ...sizes) => [...shape.slice(0, axis), ...sizes, ...shape.slice(axis + 1)];
+
+  function take(x, indices, axis) {
+    const [n, m, entry] = along(x, axis);
     const parts = [];
     for (let i = 0; i < n; i++)
       for (const j of indices.data)
         for (let k = 0; k < entry; k++) parts.push(x.data[(i * m + j) * entry + k]);
-    return array([n, indices.data.length, ...x.shape.slice(2)], parts);
+    return array(replaced(x.shape, axis, indices.data.length), parts);
   }
 
-  function concatenate(...values) {
+  function concatenate(values, axis) {
     const parts = [];
-    for (let i = 0; i < values[0].shape[0]; i++)
-      for (const x of values)
-        for (let j = 0; j < x.shape[1]; j++) parts.push(x.data[i * x.shape[1] + j]);
-    return array([values[0].shape[0], values.reduce((sum, x) => sum + x.shape[1], 0)], parts);
+    for (let i = 0; i < along(values[0], axis)[0]; i++)
+      for (const x of values) {
+        const count = size(x.shape.slice(axis));
+        for (let j = 0; j < count; j++) parts.push(x.data[i * count + j]);
+      }
+    return array(replaced(values[0].shape, axis, values.reduce((sum, x) => sum + x.shape[axis], 0)), parts);
   }
 
-  function transpose(x, ...axes) {
+  function reshape(x, shape) {
+    const known = shape.reduce((product, n) => (n < 0 ? product : product * n), 1);
+    return { shape: shape.map((n) => (n < 0 ? x.data.length / known : n)), data: x.data };
+  }
+
+  function transpose(x, axes) {
     const steps = x.shape.map((_, axis) => size(x.shape.slice(axis + 1)));
     const shape = axes.map((axis) => x.shape[axis]);
     const data = new Float64Array(x.data.length);
@@ -80,11 +89,11 @@ const np = (() => {
     return { shape, data };
   }
 
-  function sum(x) {
-    const n = x.shape.at(-1);
-    const data = new Float64Array(size(x.shape.slice(0, -1)));
-    x.data.forEach((value, i) => (data[Math.floor(i / n)] += value));
-    return { shape: x.shape.slice(0, -1), data };
+  function sum(x, axis) {
+    const [n, m, entry] = along(x, axis);
+    const data = new Float64Array(n * entry);
+    x.data.forEach((value, i) => (data[Math.floor(i / (m * entry)) * entry + (i % entry)] += value));
+    return { shape: replaced(x.shape, axis), data };
   }
 
   const each = (f) => (...values) => map(f, ...values);
@@ -99,8 +108,11 @@ const np = (() => {
     subtract: each((a, b) => a - b),
     multiply: each((a, b) => a * b),
     divide: each((a, b) => a / b),
+    greater: each((a, b) => a > b),
+    less: each((a, b) => a < b),
+    equal: each((a, b) => a === b),
+    logical_not: each((a) => !a),
     where: each((c, a, b) => (c ? a : b)),
-    reshape: (x, ...shape) => ({ shape: [x.shape[0], ...shape], data: x.data }),
-    array, matmul, take, concatenate, transpose, sum,
+    array, matmul, take, concatenate, reshape, transpose, sum,
   };
 })();

@@ -1,10 +1,10 @@
-"""The explorer: one HTML page with an operator inside it, to play with in a browser, without a network."""
+"""The interactive explorer: one HTML page that computes an operator in the browser, without a network."""
 
 import base64
 import dataclasses as dc
 import hashlib
+import itertools
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,24 @@ from ..files import read_json, verify_run
 from ..linear import relative_errors
 from ..networks import Operator, load
 from ..runs import Memory, read_memory
-from ._controls import Controls, Group, make_controls
-from ._drawing import Drawing, make_drawing
-from ._javascript import to_javascript
-from ._samples import Sample, Tested, read_tested
-from ._table import Table, make_table
-from ._trace import trace
+from .explorer_controls import Controls, Group, make_controls
+from .explorer_fields import Drawing, Sample, Table, Tested, make_drawing, make_table, read_tested
+from .jaxpr import trace
+from .scripts import page_file, to_javascript
 
 _SCRIPTS = ("model.js", "picture.js", "controls.js", "page.js")
 _TYPES = {"f8": "<f8", "f4": "<f4", "i8": "<i4", "u1": "u1"}
 
 
 def explorer_page(folder: Path) -> bytes:
-    """The whole page for a run folder: a UTF-8 HTML file that needs no other and asks no network for anything."""
+    """The page of a run folder, as UTF-8 HTML that needs no other file and no network.
+
+    Raises `UsageError` for a folder that is not a run, and `CorruptFileError` for damaged files in it.
+    """
     if not (folder / "training.npz").is_file():
-        raise UsageError(f"{folder} is no run folder: the page needs training.npz, which `run` and `fit` write")
+        raise UsageError(
+            f"{folder} is no run folder: the explorer needs training.npz, which `run` and `fit` write"
+        )
     verify_run(folder)
     operator, memory = load(folder), read_memory(folder)
     graph = trace(operator)
@@ -40,7 +43,7 @@ def explorer_page(folder: Path) -> bytes:
     controls = make_controls(operator.input_names, operator.encoder, memory, tested.number_names)
     table = make_table(operator, memory.points, controls.inputs(controls.seen))
     metrics = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
-    script = "\n".join([to_javascript(graph, double=True), *map(_text, _SCRIPTS)])
+    script = "\n".join([to_javascript(graph, double=True), *map(page_file, _SCRIPTS)])
     return _render(
         title=str(metrics.get("problem") or folder.name),
         lead=_lead(metrics),
@@ -50,25 +53,29 @@ def explorer_page(folder: Path) -> bytes:
 
 
 def _lead(metrics: dict[str, Any]) -> str:
-    """What the run was and how good it is, as far as `metrics.json` tells."""
+    """The number of training samples and the test error, if `metrics.json` has them."""
     samples, test = metrics.get("samples") or {}, metrics.get("test") or {}
-    words = [f"trained on {samples['train']:,} samples"] if samples.get("train") else []
+    parts = [f"trained on {samples['train']:,} samples"] if samples.get("train") else []
     if samples.get("test") and test.get("mean_relative_l2") is not None:
-        words.append(f"mean relative error on {samples['test']:,} test samples: {test['mean_relative_l2']:.1e}")
-    return "; ".join(words).capitalize() + "." if words else ""
+        parts.append(f"mean relative error on {samples['test']:,} test samples: {test['mean_relative_l2']:.1e}")
+    return "; ".join(parts).capitalize() + "." if parts else ""
 
 
 def _content(
     operator: Operator, memory: Memory, tested: Tested, controls: Controls, table: Table, metrics: dict[str, Any]
 ) -> dict[str, Any]:
-    """All that the page needs beside the operator, for JSON."""
+    """What the page needs besides the operator, for JSON."""
     points = memory.points[table.kept]
     is_whole = len(points) == len(memory.points)
     drawing = make_drawing(points, tested.triangles if is_whole else None)
+    starts = itertools.accumulate((len(group.base) for group in controls.groups), initial=0)
     known = memory.familiarity
     assert known is not None  # the controls were made of it
     return {
-        "groups": [_group(group, memory.points, drawing if is_whole else None) for group in controls.groups],
+        "groups": [
+            _group(group, first, memory.points, drawing if is_whole else None)
+            for group, first in zip(controls.groups, starts, strict=False)
+        ],
         "base": _packed(controls.base),
         "shapes": _packed(controls.shapes),
         "seen": _packed(controls.seen),
@@ -99,20 +106,19 @@ def _channel_names(operator: Operator, metrics: dict[str, Any]) -> list[str]:
     return named if len(named) == operator.channels else [f"output {k + 1}" for k in range(operator.channels)]
 
 
-def _group(group: Group, points: np.ndarray, drawing: Drawing | None) -> dict[str, Any]:
-    """A group with the picture of its function; sensors without known places are drawn by number."""
-    places = group.sensors
+def _group(group: Group, first: int, points: np.ndarray, drawing: Drawing | None) -> dict[str, Any]:
+    """A group, which begins at column `first` of an input, with the picture of its function."""
+    places, count = group.sensors, len(group.base)
     if not group.is_function:
         drawn = None
     elif places is not None and drawing is not None and np.array_equal(places, points):
         drawn = "same"
     elif places is not None and places.shape[1] <= 2:
         drawn = _drawn(make_drawing(places))
-    else:
-        numbers = np.arange(1.0, 1 + group.last - group.first)[:, None]
-        drawn = _drawn(dc.replace(make_drawing(numbers), axes=("sensor", "")))
+    else:  # without coordinates, or with too many: by number
+        drawn = _drawn(Drawing("curve", ("sensor", ""), np.arange(1.0, 1 + count)[:, None]))
     sliders = [dc.asdict(slider) for slider in group.sliders]
-    return {"name": group.name, "first": group.first, "last": group.last, "sliders": sliders, "drawing": drawn}
+    return {"name": group.name, "first": first, "last": first + count, "sliders": sliders, "drawing": drawn}
 
 
 def _drawn(drawing: Drawing) -> dict[str, Any]:
@@ -134,7 +140,7 @@ def _sample(sample: Sample, controls: Controls, table: Table) -> dict[str, Any]:
 
 
 def _left_out(operator: Operator, tested: Tested, controls: Controls, points: np.ndarray) -> str:
-    """What it changes that the sliders know a few shapes of a function only, measured on the test samples."""
+    """The error of restricting an input function to shapes that have a slider, measured on the test samples."""
     if not tested.samples or not any(group.is_function for group in controls.groups):
         return ""
     inputs = np.stack([sample.inputs for sample in tested.samples])
@@ -143,13 +149,13 @@ def _left_out(operator: Operator, tested: Tested, controls: Controls, points: np
     )
     change = float(relative_errors(shaped, exact).max())
     return (
-        "The sliders move an input along its main shapes and leave out small details, which changes the "
-        f"predictions of the test samples by up to {change:.1e} (relative). A chosen test sample goes in whole."
+        "The sliders change an input along its main shapes and leave out small details, which changes the "
+        f"predictions of the test samples by up to {change:.1e} (relative). A chosen test sample is used in full."
     )
 
 
 def _packed(array: Float[np.ndarray, "..."] | np.ndarray) -> dict[str, Any]:
-    """An array as text; indices in 32 bits."""
+    """An array as base64; indices in 32 bits."""
     kind = f"{array.dtype.kind}{array.dtype.itemsize}"
     content = np.ascontiguousarray(array, _TYPES[kind]).tobytes()
     return {"shape": array.shape, "type": _TYPES[kind][-2:], "bytes": base64.b64encode(content).decode()}
@@ -163,10 +169,10 @@ def _colours(name: str) -> dict[str, Any]:
 
 
 def _render(*, title: str, lead: str, script: str, content: dict[str, Any]) -> str:
-    """The template filled in. Names from the data are escaped by it, or stand in JSON without any `<`."""
-    style = _text("page.css")
+    """The filled template. Names from the data are escaped by it, or are in JSON without any `<`."""
+    style = page_file("page.css")
     environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    return environment.from_string(_text("page.html")).render(
+    return environment.from_string(page_file("page.html")).render(
         title=title,
         lead=lead,
         style=Markup(style),  # noqa: S704
@@ -178,9 +184,5 @@ def _render(*, title: str, lead: str, script: str, content: dict[str, Any]) -> s
 
 
 def _hash(text: str) -> str:
-    """By which the page's policy knows its own script and style, and lets no other run."""
+    """The hash by which the page's Content-Security-Policy admits its own script and style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _text(name: str) -> str:
-    return files(__package__ or __name__).joinpath("explorer", name).read_text("utf-8")

@@ -1,5 +1,6 @@
-"""What clients send and receive: JSON and npz, checked before anything is computed with it."""
+"""Requests and answers, as JSON or npz. Requests are checked completely before anything is computed."""
 
+import dataclasses as dc
 import io
 import json
 import tempfile
@@ -11,38 +12,63 @@ from jaxtyping import Float
 
 from ..errors import CorruptFileError
 from ..files import read_npz
-from ._server_predictor import LEVEL, Prediction, Shapes
+from .predictor import LEVEL, Prediction, Shapes
 
 JSON, NPZ = "application/json", "application/x-npz"
 _DEEPEST = 64
-_BLOCK = 4096  # numbers that are written at a time: a server with one core answers others in between
+_BLOCK = 4096  # numbers formatted at once: a server with one core answers other requests in between
 _Arrays = dict[str, np.ndarray]
 
 
-class Refused(Exception):  # noqa: N818  (it is an answer, not a fault)
-    """A request that is answered with this status and sentence."""
+@dc.dataclass(frozen=True)
+class Limits:
+    """What one client can ask for before it is refused."""
 
-    def __init__(self, status: int, sentence: str, headers: dict[str, str] | None = None):
-        super().__init__(sentence)
+    # of a request
+    bytes: int = 8 * 2**20
+    """Of a body; answered with 413."""
+    numbers: int = 2_000_000
+    """samples x points x channels; 422."""
+    rows: int = 100_000
+    """Of inputs and of points; 422."""
+    # in time
+    head_seconds: float = 10.0
+    body_seconds: float = 20.0
+    request_seconds: float = 60.0
+    """From the head to the last byte of the answer."""
+    stop_seconds: int = 5
+    """For running requests when the server is stopped."""
+    # at the same time
+    waiting: int = 16
+    """Predictions running and waiting; 503."""
+    connections: int = 64
+    """503."""
+
+
+class Refused(Exception):  # noqa: N818  (it is an answer, not a fault)
+    """A request that is answered with this status and message."""
+
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None):
+        super().__init__(message)
         self.status, self.headers = status, headers or {}
 
 
 def read_request(
-    body: bytes, kind: str, shapes: Shapes, *, most_numbers: int, most_rows: int
+    body: bytes, kind: str, shapes: Shapes, limits: Limits
 ) -> tuple[Float[np.ndarray, "samples sensors"], Float[np.ndarray, "points coordinates"] | None]:
-    """Inputs side by side, and points or None; what does not fit the operator is refused in a sentence."""
-    found = _from_json(body, shapes) if kind == JSON else _from_npz(body)
+    """Inputs (samples, sensors), and points or None. Raises `Refused` for what does not fit the operator."""
+    found = _from_json(body) if kind == JSON else _from_npz(body)
     points = found.pop("points", None)
     if not found:
-        raise Refused(422, f"inputs are missing; expected {expected_inputs(shapes)}")
+        raise Refused(422, f"inputs are missing; expected {_expected(shapes)}")
     for name, array in {"points": points, **found}.items():
-        if array is not None and len(array) > most_rows:
-            raise Refused(422, f"{name}: {len(array):,} rows; at most {most_rows:,} in one request")
+        if array is not None and len(array) > limits.rows:
+            raise Refused(422, f"{name}: {len(array):,} rows; at most {limits.rows:,} in one request")
     samples = len(next(iter(found.values())))
     count = samples * (shapes.points if points is None else len(points)) * (shapes.channels or 1)
-    if count > most_numbers:
-        raise Refused(422, f"{count:,} numbers are asked for; at most {most_numbers:,} in one request")
-    inputs = _side_by_side({name: _numbers(name, array) for name, array in found.items()}, shapes)
+    if count > limits.numbers:
+        raise Refused(422, f"{count:,} numbers are asked for; at most {limits.numbers:,} in one request")
+    inputs = _joined({name: _numbers(name, array) for name, array in found.items()}, shapes)
     if points is None:
         return inputs, None
     points = _numbers("points", points)
@@ -51,33 +77,30 @@ def read_request(
     return inputs, points
 
 
-def expected_inputs(shapes: Shapes) -> str:
-    """In words."""
+def _expected(shapes: Shapes) -> str:
     names = [f"{name}: {size or 'some'}" for name, size in shapes.inputs.items()]
-    by_name = f", or by name ({', '.join(names)} numbers a row)"
+    by_name = f", or by name ({', '.join(names)} numbers per row)"
     return f"rows of {shapes.sensors} numbers, shape (samples, {shapes.sensors}){by_name}"
 
 
 # -- JSON
 
 
-def _from_json(body: bytes, shapes: Shapes) -> _Arrays:
+def _from_json(body: bytes) -> _Arrays:
     """The arrays as an npz file would name them, "inputs" or "inputs.NAME"."""
     value = _parse(body)
     if not isinstance(value, dict):
         raise Refused(422, 'expected an object like {"inputs": [[...]], "points": [[...]]}')
     if unknown := value.keys() - {"inputs", "points"}:
         raise Refused(422, f"unknown key {_word(min(unknown))}; expected inputs and points")
-    if "inputs" not in value:
-        raise Refused(422, f"inputs are missing; expected {expected_inputs(shapes)}")
-    inputs = value.pop("inputs")
+    inputs = value.pop("inputs", {})
     named = {f"inputs.{name}": rows for name, rows in inputs.items()} if isinstance(inputs, dict) else None
     tables = ({"inputs": inputs} if named is None else named) | value
     return {name: _table(name, rows) for name, rows in tables.items()}
 
 
 def _parse(body: bytes) -> Any:
-    """JSON with every key once. Depth is counted first, brackets inside of texts with it, as parsers recurse."""
+    """JSON without repeated keys. Depth is limited first, as parsers recurse; brackets in strings count too."""
     codes = np.frombuffer(body, np.uint8)
     steps = ((codes == ord("[")) | (codes == ord("{"))).astype(np.int8)
     steps -= (codes == ord("]")) | (codes == ord("}"))
@@ -91,12 +114,12 @@ def _parse(body: bytes) -> Any:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
 def _table(name: str, rows: Any) -> np.ndarray:
-    """Rows of numbers; a text such as "inf" is none, though NumPy would take it, and neither is true."""
+    """Rows of numbers. Strings like "inf" and booleans are refused, although NumPy would convert them."""
     name = name if name in ("inputs", "points") else _word(name)
     if not isinstance(rows, list) or not all(type(row) is list for row in rows):
         raise Refused(422, f"{name}: expected a list of rows, each a list of numbers")
@@ -122,7 +145,7 @@ def _two_lengths(rows: list[list[Any]]) -> str:
 
 
 def _from_npz(body: bytes) -> _Arrays:
-    """Through a temporary file, because the safe reader reads files; it is no larger than the body."""
+    """By way of a temporary file, because the safe reader reads files; it is no larger than the body."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "body.npz"
         path.write_bytes(body)
@@ -157,14 +180,14 @@ def _numbers(name: str, array: np.ndarray) -> Float[np.ndarray, "rows columns"]:
     return numbers
 
 
-def _side_by_side(found: _Arrays, shapes: Shapes) -> Float[np.ndarray, "samples sensors"]:
-    inputs = found["inputs"] if set(found) == {"inputs"} else _join(found, shapes)
+def _joined(found: _Arrays, shapes: Shapes) -> Float[np.ndarray, "samples sensors"]:
+    inputs = found["inputs"] if set(found) == {"inputs"} else _by_name(found, shapes)
     if inputs.shape[1] != shapes.sensors:
-        raise Refused(422, f"inputs: expected {expected_inputs(shapes)}; got shape {inputs.shape}")
+        raise Refused(422, f"inputs: expected {_expected(shapes)}; got shape {inputs.shape}")
     return inputs
 
 
-def _join(found: _Arrays, shapes: Shapes) -> np.ndarray:
+def _by_name(found: _Arrays, shapes: Shapes) -> np.ndarray:
     names = {f"inputs.{name}": size for name, size in shapes.inputs.items()}
     if set(found) != set(names):
         given = ", ".join(_word(name) for name in sorted(found)[:10])
@@ -179,7 +202,7 @@ def _join(found: _Arrays, shapes: Shapes) -> np.ndarray:
 
 
 def _word(name: str) -> str:
-    """A name from outside, short and harmless."""
+    """A name from a request, shortened and in ASCII."""
     return ascii(name[:60])
 
 
@@ -187,7 +210,7 @@ def _word(name: str) -> str:
 
 
 def write_answer(prediction: Prediction, kind: str) -> bytes:
-    """In the format of the request."""
+    """The body of an answer, in the format `kind`. Raises `Refused` if an output is not finite."""
     if not (is_good := np.isfinite(prediction.outputs)).all():
         sample, point = np.argwhere(~is_good)[0][:2]
         raise Refused(422, f"the operator has no finite output for sample {sample} at point {point}")
@@ -196,15 +219,14 @@ def write_answer(prediction: Prediction, kind: str) -> bytes:
 
 def _to_json(prediction: Prediction) -> bytes:
     parts = {"outputs": json_of(prediction.outputs)}
-    if prediction.familiar is not None:
-        parts["familiar"] = json.dumps(prediction.familiar.tolist())
+    parts |= {name: json.dumps(array.tolist()) for name, array in _outliers(prediction).items()}
     if prediction.half_width is not None:
         parts["interval"] = f'{{"level": {LEVEL}, "half_width": {json_of(prediction.half_width)}}}'
     return ("{" + ", ".join(f'"{name}": {text}' for name, text in parts.items()) + "}").encode()
 
 
 def json_of(array: np.ndarray) -> str:
-    """Numbers as nested lists, all digits, piece by piece."""
+    """Nested lists of numbers with all digits, written in pieces."""
     if array.size <= _BLOCK:
         return json.dumps(array.tolist())
     if array.ndim > 1:
@@ -214,11 +236,15 @@ def json_of(array: np.ndarray) -> str:
 
 
 def _to_npz(prediction: Prediction) -> bytes:
-    arrays = {"outputs": prediction.outputs}
-    if prediction.familiar is not None:
-        arrays["familiar"] = prediction.familiar
+    arrays = {"outputs": prediction.outputs, **_outliers(prediction)}
     if prediction.half_width is not None:
         arrays |= {"half_width": prediction.half_width, "level": np.asarray(LEVEL)}
     file = io.BytesIO()
     np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
     return file.getvalue()
+
+
+def _outliers(prediction: Prediction) -> _Arrays:
+    """`familiar` is the old key, kept through 0.2."""
+    known = prediction.is_outlier
+    return {} if known is None else {"is_outlier": known, "familiar": ~known}

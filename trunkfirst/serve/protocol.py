@@ -1,4 +1,4 @@
-"""Connections that are not used are cut: uvicorn itself waits for slow heads and slow readers for ever."""
+"""Time limits for connections; uvicorn itself waits for slow heads and slow readers without end."""
 
 import asyncio
 import socket
@@ -7,18 +7,18 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ._server_limits import Limits
+from .requests import Limits
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 with a time for the head of a request, and one for the whole of it."""
+    """HTTP/1.1 with a time limit for the head of a request and one for the whole request."""
 
     limits: Limits
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        # asyncio does so only for sockets that say they are TCP; without it every answer takes 40 ms.
+        # asyncio does so only for sockets that were made with the protocol TCP; without it an answer takes 40 ms.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._cut_after(self.limits.head_seconds)
 
@@ -29,13 +29,13 @@ class TimedProtocol(H11Protocol):
             self._cut_after(self.limits.request_seconds)
 
     def on_response_complete(self) -> None:
-        # What is left of the body of a refused request is read and dropped in this time, so that whoever still
-        # sends sees the answer.
+        # The rest of the body of a refused request is read and dropped in this time, so that the client sees the
+        # answer while it is still sending.
         self._cut_after(self.limits.head_seconds)
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """For what is not HTTP. In the middle of a body the application must hear that nobody listens any more."""
+        """For what is not HTTP. In the middle of a body the application is informed of the disconnection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         else:
@@ -55,5 +55,5 @@ class TimedProtocol(H11Protocol):
 
 
 def protocol_with(limits: Limits) -> type[TimedProtocol]:
-    """uvicorn makes connections by calling a class."""
+    """A class, because that is what uvicorn instantiates."""
     return type("TimedProtocol", (TimedProtocol,), {"limits": limits})
