@@ -28,14 +28,14 @@ from _common import Table, options_for, publish
 from trunkfirst.cli import _run as shown
 from trunkfirst.cli._app import main as command
 from trunkfirst.files import sha256_of, verify_manifest
-from trunkfirst.problems import _parallel
+from trunkfirst.problems import generate
 from trunkfirst.regressors import ProjectedNetwork
 from trunkfirst.runs import _run
 from trunkfirst.training import ProjectedTrunk, _projected_trunk, _two_step
 
 # What is done in a stage, and how long it may be held up at its beginning, in seconds.
 STAGES: dict[str, tuple[Any, str, float]] = {
-    "data": (_parallel, "solve_shard", 0.05),
+    "data": (generate, "solve_shard", 0.05),
     "selection": (_run, "settle", 0.0),
     "compression": (_projected_trunk, "compress", 0.05),
     "trunk": (ProjectedTrunk, "fit", 0.0),
