@@ -25,7 +25,7 @@ from typing import Any
 import jax
 from _common import Table, options_for, publish
 
-from trunkfirst.cli import _run as shown
+from trunkfirst.cli import train
 from trunkfirst.cli._app import main as command
 from trunkfirst.files import sha256_of, verify_manifest
 from trunkfirst.problems import generate
@@ -149,7 +149,7 @@ def _start(
         # The same compiled programs in all processes: compiling would take most of the time.
         jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        shown.write_report = lambda folder, **_: Path(folder)  # drawn after all that counts is written
+        train.write_run_report = lambda folder, *_: Path(folder)  # drawn after all that counts is written
         if board is not None:
             for number, (owner, name, _) in enumerate(STAGES.values(), start=1):
                 setattr(owner, name, _announced(getattr(owner, name), board, number, hold))

@@ -14,7 +14,8 @@ import pytest
 from helpers import read_file
 
 import trunkfirst
-from trunkfirst.cli import _compare, _console, _run
+from trunkfirst import runs
+from trunkfirst.cli import _console, train
 from trunkfirst.cli._app import main
 from trunkfirst.data import OperatorData
 from trunkfirst.files import read_json, verify_manifest
@@ -51,8 +52,7 @@ def surroundings(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "make_data",
         lambda problem, *, samples, points, **_: data_once(problem, samples, points),
     )
-    for module in (_run, _compare):
-        monkeypatch.setattr(module, "write_report", lambda folder, **_: Path(folder) / "report.html")
+    monkeypatch.setattr(train, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_an_interrupt_outside_training_ends_with_130(call: Call, monkeypatch: py
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_run, "run", stop)
+    monkeypatch.setattr(runs, "run", stop)
     code, out, err = call("run", NAME, *SMALL, "--quiet")
     assert (code, out) == (130, "")
     assert err in ("", "trunkfirst: interrupted\n")

@@ -89,7 +89,7 @@ def make_data(
     if seed < 0 or (workers is not None and workers < 1):
         raise ValueRangeError(f"seed is {seed}, workers is {workers}; expected seed >= 0 and workers >= 1")
     if workers is not None and scheduler is not None:
-        raise ValueRangeError("give either workers or a scheduler: a scheduler has workers of its own")
+        raise ValueRangeError("give workers or a scheduler, not both: a scheduler has its own workers")
     parameters = problem.parameters(problem.default_samples if samples is None else samples, seed=seed)
     places = None if points is None else output_points(points, interval=problem.interval, seed=seed)
     fields = None
