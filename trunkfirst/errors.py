@@ -49,9 +49,8 @@ class UnknownNameError(TrunkfirstError, ValueError):
     exit_code = 3
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...]):
-        super().__init__(
-            f"there is no {kind} {name!r}; {did_you_mean(name, known)}choose one of: {', '.join(known)}"
-        )
+        hint = did_you_mean(name, known)
+        super().__init__(f"there is no {kind} {name!r}; {hint}choose one of: {', '.join(known)}")
 
 
 class SettingError(TrunkfirstError, ValueError):

@@ -45,9 +45,10 @@ def run(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Generate the data of a problem, train an operator, evaluate it and write a report.
+    """Train an operator on the data of a problem.
 
-    Problems: nonlinear-conductivity, discontinuous-conductivity, multiple-inputs, random-conductivity.
+    Generates the data by finite elements, trains, evaluates and writes a report. Problems:
+    nonlinear-conductivity, discontinuous-conductivity, multiple-inputs, random-conductivity.
 
     Example: trunkfirst run nonlinear-conductivity --iterations 5000
     """
@@ -89,7 +90,9 @@ def compare(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Train with several methods on the same data and compare the results with the paper's.
+    """Train with several methods on the same data.
+
+    Prints one row per method and seed, and compares the results with the paper's.
 
     Example: trunkfirst compare nonlinear-conductivity --seeds 5
     """
@@ -142,10 +145,10 @@ def fit(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Train on your own data: inputs, points and outputs in a file. All settings are optional.
+    """Train on your own data: a file with inputs, points and outputs.
 
-    Widths, encoders, weights and branch are chosen on validation samples. All choices are written to config.toml
-    and can be set by hand. `trunkfirst data check FILE` shows what a file contains.
+    All settings are optional. Widths, encoders, weights and branch are chosen on validation samples. All choices
+    are written to config.toml and can be set by hand. `trunkfirst data check FILE` shows what a file contains.
 
     Example: trunkfirst fit --data my.npz --out runs/mine
     """

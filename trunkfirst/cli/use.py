@@ -27,7 +27,7 @@ def evaluate(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Evaluate a trained operator on samples that were not used for training.
+    """Evaluate a trained operator on new samples.
 
     Example: trunkfirst evaluate runs/mine --data test.npz
     """
@@ -69,7 +69,9 @@ def predict(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Predict the outputs of new inputs at any points, with intervals if the run has them.
+    """Predict the outputs of new inputs, at any points.
+
+    Intervals are included if the run has them. Inputs outside the training inputs are marked (is_outlier).
 
     Example: trunkfirst predict runs/mine --inputs new.npz --out predicted.npz
     """
@@ -106,7 +108,7 @@ def report(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Write the figures and the report.html of a folder again.
+    """Write the figures and report.html of a folder again.
 
     Example: trunkfirst report runs/mine
     """
@@ -131,11 +133,11 @@ def export(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Write a trained operator to one file that other programs can run without this library.
+    """Write a trained operator to one file for other programs.
 
-    The file computes outputs from inputs and points in physical units: it contains encoders, branch, trunk and
-    output map. Single precision is refused if it changes the outputs by more than 1e-5. The html page has sliders
-    for the inputs and draws the predicted field; it works offline.
+    The file does not need this library. It computes outputs from inputs and points in physical units, with
+    encoders, branch, trunk and output map. Single precision is refused if it changes the outputs by more than 1e-5.
+    The html page has sliders for the inputs and draws the predicted field; it works offline.
 
     Example: trunkfirst export runs/mine --to onnx --out model.onnx
     """
@@ -158,9 +160,9 @@ def serve(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Serve a trained operator over HTTP: a page at /, predictions at /predict.
+    """Serve a trained operator over HTTP.
 
-    Needs: pip install 'trunkfirst[serve]'
+    A page is at /, predictions are at /predict. Needs: pip install 'trunkfirst[serve]'
 
     Example: trunkfirst serve runs/mine
     """
@@ -170,9 +172,9 @@ def serve(
 
 
 def doctor(json: Json = False, quiet: Quiet = False) -> int:
-    """Check this machine: versions, devices, double precision, write access to the cache.
+    """Check whether this machine is ready.
 
-    The exit code is 1 if something that a run needs is missing.
+    Shows versions, devices, double precision and write access to the cache. The exit code is 1 if a run would fail.
 
     Example: trunkfirst doctor
     """
