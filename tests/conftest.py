@@ -16,7 +16,7 @@ import pytest
 from asking import JSON
 from own_problems import OPTIONS, Call, antiderivative
 
-from trunkfirst.cli import _run
+from trunkfirst.cli import train
 from trunkfirst.cli._app import main
 from trunkfirst.data import write_data
 
@@ -29,7 +29,7 @@ jax.config.update("jax_disable_most_optimizations", True)
 def without_reports() -> Generator[None]:
     """Reports are drawn, slowly, in other tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_run, "write_report", lambda folder, **_: Path(folder) / "report.html")
+        patch.setattr(train, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
         yield
 
 

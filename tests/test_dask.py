@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from own_problems import Call
 
-from trunkfirst.cli import _compare, _run
+from trunkfirst import runs
 from trunkfirst.errors import ClusterError, MissingExtraError, SolveError, ValueRangeError
 from trunkfirst.problems import RandomConductivity, make_data, output_points
 from trunkfirst.workers import Lost, _cluster, on_cluster
@@ -102,9 +102,9 @@ def test_the_command(cluster: Any, call: Call, tmp_path: Path, monkeypatch: pyte
     assert "not both" in err
 
 
-@pytest.mark.parametrize(("command", "module"), [("run", _run), ("compare", _compare)])
+@pytest.mark.parametrize("command", ["run", "compare"])
 def test_a_run_finds_the_data_that_the_cluster_made(
-    cluster: Any, command: str, module: Any, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, command: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TRUNKFIRST_CACHE", str(tmp_path))
 
@@ -112,7 +112,7 @@ def test_a_run_finds_the_data_that_the_cluster_made(
         assert len(content(tmp_path)) == 3  # two shards and their index
         raise SolveError("far enough")
 
-    monkeypatch.setattr(module, command, begin)
+    monkeypatch.setattr(runs, command, begin)
     address = cluster.scheduler_address
     code, _, err = call(command, PROBLEM, "--samples", "8", "--scheduler", address, "--out", tmp_path / "out")
     assert (code, "far enough" in err) == (SolveError.exit_code, True), err

@@ -246,6 +246,8 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 def _read_manifest(folder: Path) -> dict[str, str]:
     """Return the SHA-256 by name."""
+    if not folder.is_dir():
+        raise CorruptFileError(f"{folder}: no such run")
     path = inside(folder, MANIFEST)
     if not path.exists() and (folder / CHECKPOINTS).is_dir():
         raise CorruptFileError(f"{folder} is not finished; continue with: trunkfirst resume {folder}")

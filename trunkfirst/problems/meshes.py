@@ -1,7 +1,8 @@
-"""Deterministic triangulations of a square, (-1, 1)^2 if nothing else is said."""
+"""Deterministic triangulations of a square, by default (-1, 1)^2."""
 
 import dataclasses as dc
 import functools as ft
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -9,8 +10,10 @@ from scipy.spatial import Delaunay
 
 from ..errors import ValueRangeError
 
-# Where the low-discrepancy start begins. For the two meshes of the paper the offset was picked out of forty
-# and sixteen for the largest smallest angle; any other number of nodes uses the default.
+Points: TypeAlias = Float[np.ndarray, "points 2"]
+
+# Offsets of the low-discrepancy start. Those of the two meshes of the paper were chosen from 40 and 16 candidates
+# for the largest smallest angle.
 _OFFSETS = {541: 0.225, 2049: 0.6875}
 _DEFAULT_OFFSET = 0.5
 _SMOOTHING_STEPS = {541: 60}
@@ -26,7 +29,7 @@ class Triangulation:
 
     @property
     def is_boundary(self) -> Bool[np.ndarray, " nodes"]:
-        """True for the nodes on an edge of the square; their coordinate there is exactly its end."""
+        """True for the nodes on an edge of the square. Their coordinate there is exact."""
         ends = np.stack([self.points.min(axis=0), self.points.max(axis=0)])
         return (self.points[:, None] == ends).any(axis=(1, 2))
 
@@ -52,7 +55,7 @@ class Triangulation:
 
     @property
     def quadrature_weights(self) -> Float[np.ndarray, " nodes"]:
-        """Lumped mass of each node over the area of the square: weights of a mean value, summing to 1."""
+        """Lumped mass of each node over the area of the square: the weights of a mean, with sum 1."""
         shares = np.repeat(self.areas / 3, 3)
         masses = np.bincount(self.triangles.ravel(), shares, len(self.points))
         return masses / masses.sum()
@@ -60,17 +63,17 @@ class Triangulation:
 
 @ft.cache
 def triangulate_square(nodes: int) -> Triangulation:
-    """Unstructured triangulation with exactly `nodes` nodes, always the same.
+    """Return an unstructured triangulation with exactly `nodes` nodes. It is deterministic.
 
-    The boundary carries equidistant nodes. Interior nodes start from a low-discrepancy sequence; a fixed
-    number of times the nodes are joined by Delaunay and each interior node moves to the area-weighted mean
-    of the centroids of its triangles (centroidal patch smoothing: Chen and Holst, 2011).
+    The boundary has equidistant nodes. Interior nodes start from a low-discrepancy sequence. A fixed number of
+    Delaunay triangulations follows; after each, every interior node moves to the area-weighted mean of the
+    centroids of its triangles (centroidal patch smoothing: Chen and Holst, 2011).
 
-    The meshes of the paper, 541 and 2049 nodes, are good: every angle lies between 30 and 100 degrees and
-    the longest edge is at most 2.5 times the shortest. For other sizes angles stay above 20 degrees.
+    In the meshes of the paper, 541 and 2049 nodes, angles lie between 30 and 100 degrees and the longest edge is
+    at most 2.5 times the shortest. For other sizes angles stay above 20 degrees.
     """
     if nodes < 25:
-        raise ValueRangeError(f"a triangulation with {nodes} nodes was asked for; expected at least 25")
+        raise ValueRangeError(f"a triangulation with {nodes} nodes was requested; expected at least 25")
     side = _edges_on_a_side(nodes)
     boundary = _boundary_nodes(side)
     points = np.concatenate([boundary, _spread(nodes - len(boundary), _OFFSETS.get(nodes, _DEFAULT_OFFSET), side)])
@@ -82,13 +85,13 @@ def triangulate_square(nodes: int) -> Triangulation:
 
 @ft.cache
 def grid_square(side: int, interval: tuple[float, float] = (-1.0, 1.0)) -> Triangulation:
-    """Structured grid of `side` x `side` nodes, row by row from the bottom, x fastest.
+    """Return a structured grid of `side` x `side` nodes, row by row from the bottom, x fastest.
 
-    Each small square is cut along a diagonal that alternates, so the mesh has the symmetries of the square
-    when `side` is odd; all angles are 45 or 90 degrees.
+    The diagonals of the cells alternate, so that the mesh has the symmetries of the square when `side` is odd.
+    All angles are 45 or 90 degrees.
     """
     if side < 2:
-        raise ValueRangeError(f"a grid with {side} nodes on a side was asked for; expected at least 2")
+        raise ValueRangeError(f"a grid with {side} nodes on a side was requested; expected at least 2")
     ticks = np.linspace(*interval, side)
     x, y = np.meshgrid(ticks, ticks)
     row, column = (index.ravel() for index in np.mgrid[: side - 1, : side - 1])
@@ -102,23 +105,23 @@ def grid_square(side: int, interval: tuple[float, float] = (-1.0, 1.0)) -> Trian
 
 
 def _frozen(mesh: Triangulation) -> Triangulation:
-    """Cached meshes are shared; nobody may write into them."""
+    """Make the arrays read-only: cached meshes are shared."""
     mesh.points.flags.writeable = False
     mesh.triangles.flags.writeable = False
     return mesh
 
 
 def _edges_on_a_side(nodes: int) -> int:
-    """Edges on a side, m, for which triangles are close to equilateral.
+    """Return the number m of edges on a side for which triangles are close to equilateral.
 
-    Equilateral triangles with edges 2/m fill the square with 4/sqrt(3) m^2 of them, and Euler's formula
-    says nodes = (triangles + 2 + 4 m)/2: a quadratic equation for m, rounded down.
+    4/sqrt(3) m^2 equilateral triangles with edges 2/m fill the square. By Euler's formula
+    nodes = (triangles + 2 + 4 m)/2: a quadratic equation for m, rounded down.
     """
     return int((np.sqrt(16 + 32 / np.sqrt(3) * (nodes - 1)) - 4) * np.sqrt(3) / 8)
 
 
 def _boundary_nodes(side: int) -> Float[np.ndarray, "boundary 2"]:
-    """Equidistant nodes once around the square, counter-clockwise, exactly on its edges."""
+    """Equidistant nodes around the square, counter-clockwise, exactly on its edges."""
     s, one = -1 + 2 * np.arange(side) / side, np.ones(side)
     edges = [(s, -one), (one, s), (-s, one), (-one, -s)]
     return np.concatenate([np.stack(edge, axis=1) for edge in edges])
@@ -139,7 +142,7 @@ def _delaunay(points: Float[np.ndarray, "nodes 2"]) -> Triangulation:
 
 
 def _patch_centres(mesh: Triangulation) -> Float[np.ndarray, "nodes 2"]:
-    """For each node the area-weighted mean of the centroids of its triangles."""
+    """Area-weighted mean of the centroids of the triangles at each node."""
     corners, nodes = mesh.triangles.ravel(), len(mesh.points)
     moments = mesh.areas[:, None] * mesh.points[mesh.triangles].mean(axis=1)
     sums = [np.bincount(corners, np.repeat(moment, 3), nodes) for moment in moments.T]
