@@ -11,7 +11,7 @@ version = release = trunkfirst.__version__
 
 highlight_language = "text"
 smartquotes = False  # they would make a dash of the "--" of an option
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 3

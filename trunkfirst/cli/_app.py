@@ -10,11 +10,10 @@ from typer.exceptions import TyperException
 from .._version import __version__
 from ..errors import TrunkfirstError, UsageError
 from ._data_app import data_app
-from ._launch_app import LAUNCH_SETTINGS, launch
-from ._sweep_app import sweep
 from ._theory_app import diagnose, sensors, study
 from ._train_app import compare, fit, resume, run
 from ._use_app import doctor, evaluate, export, predict, report, serve
+from .parallel import LAUNCH_SETTINGS, launch, sweep
 
 app = typer.Typer(
     name="trunkfirst",

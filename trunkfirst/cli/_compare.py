@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import OperatorData
-from ..devices import is_first, join_processes
+from ..distributed.processes import is_leader, join_processes
 from ..report import write_report
 from ..runs import Comparison, compare
 from ._console import TerminalReporter, print_json, print_table, say
@@ -24,7 +24,7 @@ def compare_command(
 ) -> int:
     """Carry out several methods and print them beside the paper."""
     join_processes()
-    quiet = quiet or not is_first()
+    quiet = quiet or not is_leader()
     configs = resolve(target, **options)
     folder = out or default_folder(f"{configs[0].name}-compare")
     with TerminalReporter(quiet=quiet or json) as reporter:
@@ -35,7 +35,7 @@ def compare_command(
 
 def show_comparison(comparison: Comparison, *, json: bool, quiet: bool) -> int:
     """Write the report of a comparison and print it beside the paper."""
-    if not is_first():
+    if not is_leader():
         return 0
     data = comparison.data
     page = write_report(comparison.folder, data=data if isinstance(data, OperatorData) else None)

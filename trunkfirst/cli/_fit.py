@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ..devices import is_first, join_processes
+from ..distributed.processes import is_leader, join_processes
 from ..errors import SettingError
 from ..files import read_toml, verify_run
 from ..runs import fit_own, merge, parse_setting, put
@@ -27,7 +27,7 @@ def fit_command(
 ) -> int:
     """Train on a file and write a run folder."""
     join_processes()
-    quiet = quiet or not is_first()
+    quiet = quiet or not is_leader()
     given = _given(data, config, test_share, seed, settings, keys)
     if earlier is not None:
         verify_run(earlier)

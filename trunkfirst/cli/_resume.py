@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from ..devices import is_first, join_processes
+from ..distributed.processes import is_leader, join_processes
 from ..runs import Comparison, Sweep, resume
 from ._compare import show_comparison
 from ._console import TerminalReporter, print_json, say
 from ._run import show_outcome
-from ._sweep import show_sweep
+from .parallel import show_sweep
 
 
 def resume_command(folder: Path, *, json: bool, quiet: bool) -> int:
     """Go on with a run, fit, comparison or sweep that was broken off."""
     join_processes()
-    quiet = quiet or not is_first()
+    quiet = quiet or not is_leader()
     with TerminalReporter(quiet=quiet or json) as reporter:
         result = resume(folder, reporter=reporter, on_run=reporter.on_run)
     if isinstance(result, Comparison):
@@ -22,7 +22,7 @@ def resume_command(folder: Path, *, json: bool, quiet: bool) -> int:
         return show_sweep(result, json=json, quiet=quiet)
     if result is not None:
         return show_outcome(result, json=json, quiet=quiet)
-    if json and is_first():
+    if json and is_leader():
         print_json({"status": "finished"})
     else:
         say(f"{folder} is finished already; nothing was left to do", quiet=quiet)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ..devices import is_first, join_processes
+from ..distributed.processes import is_leader, join_processes
 from ..report import write_report
 from ..runs import Outcome, run
 from ._console import TerminalReporter, number, print_json, print_table, say
@@ -15,7 +15,7 @@ def run_command(
 ) -> int:
     """Carry out one configuration."""
     join_processes()
-    quiet = quiet or not is_first()
+    quiet = quiet or not is_leader()
     (config,) = resolve(target, **options)
     folder = out or default_folder(f"{config.name}-{config.method}-seed{config.seed}")
     with TerminalReporter(quiet=quiet or json) as reporter:
@@ -26,7 +26,7 @@ def run_command(
 
 def show_outcome(outcome: Outcome, *, json: bool, quiet: bool) -> int:
     """Write the report of a run and print its numbers."""
-    if not is_first():
+    if not is_leader():
         return 0
     page = write_report(outcome.folder)
     if json:

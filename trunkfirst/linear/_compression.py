@@ -5,7 +5,7 @@ import dataclasses as dc
 import numpy as np
 from jaxtyping import Float
 
-from ..devices import current_mesh
+from ..distributed.mesh import current_mesh
 from ._tall_qr import tall_qr, triangle
 from ._threads import one_blas_thread
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float, Int
 
-from ..devices import current_mesh
+from ..distributed.mesh import current_mesh
 from ..errors import DataError
 from ._blocks import is_long, multiply_in_place, row_blocks
 from ._tall_qr import householder_signs, tall_qr_in_place

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
-from ..devices import allgather, in_turn, is_several, summed
+from ..distributed.processes import allgather, gather_in_order, is_distributed, sum_over_processes
 from ._blocks import row_blocks
 from ._compression import Factor, principal_rows, sufficient_rank
 from ._tall_qr import wide_triangle
@@ -73,13 +73,13 @@ class RowFactor:
 
     def combine(self) -> None:
         """Take in what the other processes have kept of their rows; then all hold the same."""
-        if not is_several():
+        if not is_distributed():
             return
         self._reduce()
         own, self._count = self._rows[: self._count].copy(), 0
-        self._lost = float(summed(np.asarray(self._lost)))
+        self._lost = float(sum_over_processes(np.asarray(self._lost)))
         self._times = int(np.max(allgather(np.asarray(self._times))))
-        for rows in in_turn(own):
+        for rows in gather_in_order(own):
             self.add(rows)
 
     def finish(self, *, tolerance: float = 1e-14) -> Factor:

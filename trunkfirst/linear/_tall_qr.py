@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
-from ..devices import ROWS, current_mesh, gather_rows, spread_rows
+from ..distributed.mesh import ROWS, current_mesh, gather_rows, shard_rows
 from ._blocks import row_blocks
 
 Matrix = Float[np.ndarray, "_ _"]
@@ -65,7 +65,7 @@ def spread_qr(
     mesh = current_mesh()
     assert mesh is not None
     with jax.enable_x64(True):
-        return _tsqr_on(mesh)(spread_rows(matrix))
+        return _tsqr_on(mesh)(shard_rows(matrix))
 
 
 def householder_signs(top: Float[np.ndarray, "columns columns"]) -> Float[np.ndarray, " columns"]:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from ..checkpoints import Snapshot
-from ..devices import check_in_step, waiting
+from ..distributed.processes import check_in_step, collective_timeout
 from ..errors import CorruptFileError
 from ._abstract import AbstractMinimiser, AbstractObjective, State
 from ._adam import keep_better
@@ -68,7 +68,7 @@ class Journey:
         end = min(self._first + ((self.done - self._first) // chunk + 1) * chunk, iterations)
         count = min(self._part, end - self.done)
         begin = time.perf_counter()
-        with waiting():
+        with collective_timeout():
             state = advance(minimiser, objective, self.state, jnp.asarray(count, jnp.int32))
             if self.done + count == end and objective.is_stochastic:
                 state = judge(objective, state)

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
-from ..checkpoints import begin_step
-from ..devices import home, replicate_beside
+from ..checkpoints import checkpointed_step
+from ..distributed.mesh import replicate_like, to_local
 from ..errors import ValueRangeError
 from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
 from ._journey import Journey, Step, restore
@@ -100,13 +100,13 @@ def minimise(
     """
     if iterations < 1:
         raise ValueRangeError(f"{stage}: iterations is {iterations}; expected at least 1")
-    place = begin_step(f"{stage}, {iterations} iterations")
+    place = checkpointed_step(f"{stage}, {iterations} iterations")
     if place.saved is not None:
         like = eqx.filter_eval_shape(minimiser.init, objective, parameters, key=key) if state is None else state
         journey = restore(place.saved, like)
     else:
         journey = Journey(minimiser.init(objective, parameters, key=key) if state is None else state)
-    journey.state = replicate_beside(journey.state, objective)
+    journey.state = replicate_like(journey.state, objective)
     status: Status = "finished"
     try:
         while not place.is_done and status == "finished" and journey.done < iterations:
@@ -120,14 +120,14 @@ def minimise(
                 elif stopping is not None and stopping.is_reached(journey.history):
                     break
             if journey.is_finite:
-                place.keep(journey.snapshot)
+                place.save(journey.snapshot)
     except KeyboardInterrupt:
         if place.journal is not None:
             if journey.is_finite:
-                place.keep(journey.snapshot, at_once=True)
+                place.save(journey.snapshot, at_once=True)
             raise
         status = "interrupted"
     if status == "finished" and not place.is_done:
         place.finish(journey.snapshot)
-    state = home(journey.state)
+    state = to_local(journey.state)
     return Minimised(state.best_parameters, float(state.best_value), status, state, tuple(journey.history))

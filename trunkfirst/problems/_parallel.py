@@ -12,8 +12,8 @@ import threadpoolctl
 from jaxtyping import Float
 
 from ..data import ShardFolder
+from ..distributed.pools import Lost, on_cluster, without_main_module
 from ..errors import ClusterError
-from ..workers import Lost, on_cluster, without_main_module
 from ._abstract import AbstractProblem
 
 
