@@ -2,6 +2,8 @@
 
 import re
 
+from sphinx.ext.napoleon import Config, GoogleDocstring
+
 import trunkfirst
 
 project = "trunkfirst"
@@ -11,7 +13,7 @@ version = release = trunkfirst.__version__
 
 highlight_language = "text"
 smartquotes = False  # they would make a dash of the "--" of an option
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 3
@@ -40,7 +42,9 @@ def setup(app) -> None:
 
 def as_restructured_text(app, what, name, thing, options, lines: list[str]) -> None:
     """Docstrings are plain text with `code` in single backticks; here they become what Sphinx reads."""
-    del app, what, name, thing, options
+    del app, name, thing, options
+    if what != "attribute":  # where "word: text" would be read as a type
+        lines[:] = GoogleDocstring(lines, Config(napoleon_use_ivar=True, napoleon_use_rtype=False)).lines()
     found: list[str] = []
     is_fenced = is_doctest = False
     for line in lines:
