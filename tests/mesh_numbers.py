@@ -18,14 +18,13 @@ import numpy as np
 from helpers import BRANCH, TRUNK, make_network, waves
 
 from trunkfirst.data import ShardedData, ShardFolder, write_shards
-from trunkfirst.devices import (
-    in_turn,
-    is_first,
+from trunkfirst.distributed.mesh import replicate_like, use_devices
+from trunkfirst.distributed.processes import (
+    gather_in_order,
+    is_leader,
     join_processes,
     leave_processes,
-    own_part,
-    replicate_beside,
-    use_devices,
+    process_shard,
 )
 from trunkfirst.evaluation import evaluate
 from trunkfirst.linear import QR, RowFactor, compress, low_rank, tall_qr
@@ -79,7 +78,7 @@ def numbers() -> dict[str, Any]:
     """The quantities, by name."""
     fields = as_fields(DATA)
     problem = trunk_problems(fields, DOUBLE)(1e-3)
-    start = replicate_beside(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
+    start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
     compiled = value_and_gradient.lower(problem, start).compile()
     value, gradient = compiled(problem, start)
     factor, wide = compress(fields.outputs).factor, compress(fields.outputs[:9]).factor
@@ -107,7 +106,7 @@ def sketched_gram() -> np.ndarray:
     rows = DATA.outputs[:, :5] @ np.random.default_rng(0).normal(size=(5, 33))
     with mock.patch.multiple(low_rank, _MOST_COLUMNS=20, _MOST_NUMBERS=33 * 8, _FEWEST_ROWS=8):
         factor = RowFactor(33)
-        part, parts = own_part()
+        part, parts = process_shard()
         for block in np.array_split(rows, 10)[part::parts]:
             factor.add(block)
         factor.combine()
@@ -130,7 +129,7 @@ def from_shards(data: ShardedData) -> dict[str, Any]:
     ):
         fields = make_ready(data, STREAMED, DOUBLE).fields
         problem = trunk_problems(fields, DOUBLE)(1e-3)
-        start = replicate_beside(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
+        start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
         value, gradient = value_and_gradient(problem, start)
         step1 = reuse_trunk(TRUNK.make(dtype=DOUBLE, key=jr.key(1)), fields)
         result = fit(data, STREAMED, trunk_result=step1)
@@ -143,7 +142,7 @@ def from_shards(data: ShardedData) -> dict[str, Any]:
         "shards gradient": flat(gradient),
         "shards prediction": result.operator.predict(TEST.flat_inputs, TEST.points),
         "shards branch loss": np.asarray(result.diagnostics["branch"]["loss"]),
-        "reads": np.stack(list(in_turn(reads))),
+        "reads": np.stack(list(gather_in_order(reads))),
     }
 
 
@@ -154,7 +153,7 @@ def shard_numbers() -> dict[str, Any]:
         data = write_shards(blocks, Path(folder) / "data")
         found, again = from_shards(data), from_shards(data)
     repeated = all(np.array_equal(found[name], again[name]) for name in found)
-    predictions = list(in_turn(found["shards prediction"]))
+    predictions = list(gather_in_order(found["shards prediction"]))
     alike = all(np.array_equal(each, predictions[0]) for each in predictions)
     return found | {"repeated": repeated, "alike": alike, "sketched gram": sketched_gram()}
 
@@ -182,7 +181,7 @@ def main(file: str, devices: str | None = None) -> None:
     join_processes()
     with use_devices(None if devices is None else int(devices)), jax.enable_x64(True):
         found = everything() | (shard_numbers() if devices is None else {})
-    if is_first():
+    if is_leader():
         np.savez(Path(file), **found)
     leave_processes(0)
 

@@ -17,6 +17,7 @@ ROOT = Path(trunkfirst.__file__).parent
 DESIGNED = (
     "errors",
     "files",
+    "distributed",
     "workers",
     "data",
     "problems",

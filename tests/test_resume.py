@@ -14,7 +14,7 @@ import pytest
 from own_problems import Call, antiderivative
 from test_runs import Listening
 
-from trunkfirst.checkpoints._journal import Journal
+from trunkfirst.checkpoints import Journal
 from trunkfirst.data import write_data
 from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, UsageError
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
@@ -319,7 +319,7 @@ def test_an_interrupt_keeps_what_was_done(
         monkeypatch.setattr(work, "add", terminate)
     got, _, err = call("fit", "--config", toml, "--out", tmp_path / "a", "--quiet")
     assert got == code
-    assert f"go on with: trunkfirst resume {tmp_path / 'a'}" in err
+    assert f"continue with: trunkfirst resume {tmp_path / 'a'}" in err
     assert "Traceback" not in err
     got, out, err = call("resume", tmp_path / "a", "--json")
     assert (got, err) == (0, "")

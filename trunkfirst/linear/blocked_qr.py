@@ -17,7 +17,7 @@ import threadpoolctl
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
-from ..devices import ROWS, current_mesh, gather_rows, spread_rows
+from ..distributed.mesh import ROWS, current_mesh, gather_rows, shard_rows
 
 Matrix = Float[np.ndarray, "rows columns"]
 Small = Float[np.ndarray, "_ _"]
@@ -107,7 +107,7 @@ def _sharded_qr(matrix: Matrix) -> tuple[Float[Array, "padded columns"], Float[A
     mesh = current_mesh()
     assert mesh is not None
     with jax.enable_x64(True):
-        return _tsqr_on(mesh)(spread_rows(matrix))
+        return _tsqr_on(mesh)(shard_rows(matrix))
 
 
 @ft.cache

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..devices import allgather, current_mesh, in_turn, is_several, summed
+from ..distributed.mesh import current_mesh
+from ..distributed.processes import allgather, gather_in_order, is_distributed, sum_over_processes
 from .blocked_qr import is_long, one_blas_thread, row_blocks, tall_qr, triangle, wide_triangle
 
 Outputs = Float[np.ndarray, "samples points"]
@@ -149,13 +150,13 @@ class RowFactor:
 
     def combine(self) -> None:
         """Merge the factors of all processes; afterwards every process holds the same one."""
-        if not is_several():
+        if not is_distributed():
             return
         self._reduce()
         own, self._count = self._rows[: self._count].copy(), 0
-        self._lost = float(summed(np.asarray(self._lost)))
+        self._lost = float(sum_over_processes(np.asarray(self._lost)))
         self._times = int(np.max(allgather(np.asarray(self._times))))
-        for rows in in_turn(own):
+        for rows in gather_in_order(own):
             self.add(rows)
 
     def finish(self, *, tolerance: float = 1e-14) -> Factor:

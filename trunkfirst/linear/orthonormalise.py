@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float, Int
 
-from ..devices import current_mesh
+from ..distributed.mesh import current_mesh
 from ..errors import DataError
 from .blocked_qr import (
     householder_signs,

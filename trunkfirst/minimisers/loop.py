@@ -14,8 +14,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..checkpoints import Snapshot, begin_step
-from ..devices import check_in_step, home, replicate_beside, waiting
+from ..checkpoints import Snapshot, checkpointed_step
+from ..distributed.mesh import replicate_like, to_local
+from ..distributed.processes import check_in_step, collective_timeout
 from ..errors import CorruptFileError, ValueRangeError
 from ..records import LogEntry
 
@@ -173,7 +174,7 @@ def minimise(
 
     checkpoint = _Checkpoint(f"{stage}, {iterations} iterations")
     progress = checkpoint.restore(init, iterations) or Progress.begin(init(), iterations)
-    progress = dc.replace(progress, state=replicate_beside(progress.state, objective))
+    progress = dc.replace(progress, state=replicate_like(progress.state, objective))
     status: Status = "finished"
     try:
         while status == "finished" and not (checkpoint.is_done or progress.is_over(stopping)):
@@ -189,7 +190,7 @@ def minimise(
         status = "interrupted"
     if status == "finished":
         checkpoint.finish(progress)
-    end = home(progress.state)
+    end = to_local(progress.state)
     return Minimised(end.best_parameters, float(end.best_value), status, end, progress.history)
 
 
@@ -247,7 +248,7 @@ def advance_chunk(minimiser: AbstractMinimiser, objective: AbstractObjective, pr
     until_log = min(interval - (done - progress.first) % interval, progress.iterations - done)
     count = min(progress.chunk, until_log)
     begin = time.perf_counter()
-    with waiting():
+    with collective_timeout():
         state = advance(minimiser, objective, progress.state, jnp.asarray(count, jnp.int32))
         if count == until_log and objective.is_stochastic:
             state = evaluate_full_batch(objective, state)
@@ -296,7 +297,7 @@ class _Checkpoint:
     """Saves and restores the progress inside `keep_checkpoints`; does nothing outside."""
 
     def __init__(self, name: str):
-        self._place = begin_step(name)
+        self._place = checkpointed_step(name)
 
     @property
     def is_done(self) -> bool:
@@ -320,7 +321,7 @@ class _Checkpoint:
     def save(self, progress: Progress, *, at_once: bool = False) -> None:
         """Save the progress if an interval has passed; never one that is not finite."""
         if math.isfinite(float(progress.state.value)):
-            self._place.keep(lambda: _snapshot(progress), at_once=at_once)
+            self._place.save(lambda: _snapshot(progress), at_once=at_once)
 
     def interrupt(self, progress: Progress) -> None:
         """Save and re-raise the interrupt, so that the whole run stops; outside `keep_checkpoints` do nothing."""

@@ -16,7 +16,7 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..devices import summed
+from ..distributed.processes import sum_over_processes
 from .loop import AbstractObjective, Parameters
 
 
@@ -109,4 +109,4 @@ def _factorise(
 
 def _sums(blocks: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
     own = ft.reduce(lambda sums, block: tuple(a + b for a, b in zip(sums, block, strict=True)), blocks)
-    return tuple(jnp.asarray(summed(np.asarray(part))) for part in own)
+    return tuple(jnp.asarray(sum_over_processes(np.asarray(part))) for part in own)

@@ -1,7 +1,7 @@
-"""A mesh of devices with one axis, over which the rows of arrays are spread.
+"""Rows of arrays sharded over a mesh of devices with one axis.
 
-Nothing else has to know of it: a sum over spread rows becomes a sum on each device and one over the devices, which
-the compiler puts in. Parameters, and what a minimiser keeps, are whole on every device.
+Only `use_devices` and the functions that place arrays know of the mesh. The compiler turns a sum over sharded rows
+into a sum on each device and one over the devices. Parameters and the minimiser's state are replicated.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike
 
 from ..errors import UsageError
-from ._processes import allgather
+from .processes import allgather
 
 ROWS = "rows"
 _current: ContextVar[Mesh | None] = ContextVar("mesh", default=None)
@@ -27,10 +27,15 @@ Tree = TypeVar("Tree")
 
 @contextlib.contextmanager
 def use_devices(devices: int | Sequence[Any] | None) -> Generator[None]:
-    """Whatever is fitted inside this block is spread over `devices`: so many of each process, or these of JAX's.
+    """Shard the rows of everything that is fitted inside this block over `devices`.
 
-    None leaves things as they are: one device, or, where JAX runs in several processes, all devices of all of
-    them. A CPU counts as one device; before JAX is first used it can be divided, and is, into as many as asked.
+    Args:
+        devices: The number of devices in each process, or a sequence of JAX devices. None: one device, or all
+            devices of all processes if there are several processes. A CPU is one device; it can be divided into
+            virtual ones before JAX is first used.
+
+    Raises:
+        UsageError: There are not as many devices.
     """
     mesh = _make_mesh(devices)
     if mesh is None:
@@ -38,7 +43,7 @@ def use_devices(devices: int | Sequence[Any] | None) -> Generator[None]:
         return
     token = _current.set(mesh)
     try:
-        # Every device calls LAPACK from a thread of its own: threads of threads would be ten times slower.
+        # Each device calls LAPACK from its own thread; with BLAS threads on top this is ten times slower.
         with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
             yield
     finally:
@@ -46,15 +51,19 @@ def use_devices(devices: int | Sequence[Any] | None) -> Generator[None]:
 
 
 def current_mesh() -> Mesh | None:
-    """The mesh of `use_devices`, if this is inside of it."""
+    """The mesh of the enclosing `use_devices` block, if any."""
     return _current.get()
 
 
-def spread_rows(array: ArrayLike, dtype: Any = None, *, axis: int = 0, repeats_last: bool = False) -> Array:
-    """The array on the devices, its rows spread over the mesh if there is one.
+def shard_rows(array: ArrayLike, dtype: Any = None, *, axis: int = 0, repeats_last: bool = False) -> Array:
+    """Place an array on the devices, its rows sharded over the current mesh.
 
-    Rows are counted along `axis`. Where their number does not divide, zeros are added, or the last row again: give
-    them no weight. Every process must have the array, but its devices get their own rows alone.
+    Args:
+        array: The whole array, in every process; a device receives only its rows.
+        dtype: The type of the result.
+        axis: The axis that counts the rows. If the mesh does not divide their number, zeros are appended, or
+            copies of the last row with `repeats_last`: give them no weight.
+        repeats_last: Whether to append copies of the last row instead of zeros.
     """
     mesh = current_mesh()
     if mesh is None:
@@ -63,26 +72,25 @@ def spread_rows(array: ArrayLike, dtype: Any = None, *, axis: int = 0, repeats_l
     added = [(0, 0)] * host.ndim
     added[axis] = (0, -host.shape[axis] % mesh.size)
     host = np.pad(host, added, mode="edge" if repeats_last else "constant")
-    sharding = NamedSharding(mesh, PartitionSpec(*[None] * axis, ROWS))
-    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+    return _place(host, NamedSharding(mesh, PartitionSpec(*[None] * axis, ROWS)))
 
 
 def gather_rows(array: Array, count: int) -> np.ndarray:
-    """The first `count` rows of a spread array, on the host of every process."""
-    whole = np.asarray(array) if array.is_fully_addressable else allgather(array, is_spread=True)
+    """The first `count` rows of a sharded array, on the host of every process."""
+    whole = np.asarray(array) if array.is_fully_addressable else allgather(array, is_sharded=True)
     return whole[:count]
 
 
-def replicate_beside(tree: Tree, other: Any) -> Tree:
-    """The arrays of `tree`, whole on every device that those of `other` are spread over."""
+def replicate_like(tree: Tree, other: Any) -> Tree:
+    """Replicate the arrays of `tree` on the devices over which those of `other` are sharded."""
     mesh = next((m for m in map(_mesh_of, jax.tree.leaves(other)) if m is not None), None)
     if mesh is None:
         return tree
     return jax.tree.map(lambda leaf: _replicated(leaf, mesh) if isinstance(leaf, jax.Array) else leaf, tree)
 
 
-def home(tree: Tree) -> Tree:
-    """The arrays of `tree`, which are whole on every device, as arrays of this process alone."""
+def to_local(tree: Tree) -> Tree:
+    """Turn the replicated arrays of `tree` into arrays of this process alone."""
     return jax.tree.map(lambda leaf: leaf if _mesh_of(leaf) is None else _rebuilt(leaf, jnp.asarray), tree)
 
 
@@ -93,19 +101,20 @@ def _make_mesh(devices: int | Sequence[Any] | None) -> Mesh | None:
         return _as_mesh(devices)
     if devices < 1:
         raise UsageError(f"devices is {devices}; expected at least 1")
-    with contextlib.suppress(RuntimeError):  # too late: JAX has been used, and has the devices that it has
+    with contextlib.suppress(RuntimeError):  # JAX has been used already and keeps its devices
         jax.config.update("jax_num_cpu_devices", devices)
     chosen = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[:devices]]
     if len(chosen) < devices * jax.process_count():
         raise UsageError(
             f"devices is {devices}, but JAX has {jax.local_device_count()} here; a CPU can be divided before JAX "
-            "is first used, with trunkfirst.devices.use_devices or jax.config.update('jax_num_cpu_devices', ...)"
+            "is first used, with trunkfirst.distributed.mesh.use_devices or "
+            "jax.config.update('jax_num_cpu_devices', ...)"
         )
     return _as_mesh(chosen)
 
 
 def _as_mesh(devices: Sequence[Any]) -> Mesh:
-    # With explicit axes every product of spread arrays would have to say how its result is spread.
+    # With explicit axes every product of sharded arrays would have to state the sharding of its result.
     return Mesh(np.asarray(devices), (ROWS,), axis_types=(AxisType.Auto,))
 
 
@@ -118,12 +127,15 @@ def _mesh_of(leaf: Any) -> Mesh | None:
 def _replicated(leaf: Array, mesh: Mesh) -> Array:
     if _mesh_of(leaf) == mesh and leaf.is_fully_replicated:
         return leaf
-    sharding = NamedSharding(mesh, PartitionSpec())
-    return _rebuilt(leaf, lambda host: jax.make_array_from_callback(host.shape, sharding, lambda i: host[i]))
+    return _rebuilt(leaf, lambda host: _place(host, NamedSharding(mesh, PartitionSpec())))
 
 
 def _rebuilt(leaf: Array, build: Any) -> Array:
-    """The leaf made anew from its numbers; a random key is a pair of them."""
+    """Build the leaf again from its values on the host; those of a random key are its data."""
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jr.wrap_key_data(build(np.asarray(jr.key_data(leaf))))
     return build(np.asarray(leaf))
+
+
+def _place(host: np.ndarray, sharding: NamedSharding) -> Array:
+    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])

@@ -1,4 +1,4 @@
-"""Many runs that differ in some settings: in processes or on a cluster, resumable, in one table."""
+"""A sweep: many runs that differ in some settings, in processes or on a cluster, resumable, in one table."""
 
 import contextlib
 import csv
@@ -9,13 +9,13 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Generator, Mapping
-from itertools import groupby
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import threadpoolctl
 
+from ..distributed.pools import Lost, on_cluster, on_processes
 from ..errors import (
     CorruptFileError,
     MemoryNeedError,
@@ -25,14 +25,13 @@ from ..errors import (
     ValueRangeError,
 )
 from ..files import MANIFEST, read_json, verify_run, write_json, write_manifest, write_text
-from ..workers import Lost, on_cluster, on_processes
-from ._config import RunConfig, config_values, make_config
+from ._config import config_values, make_config
 from ._environment import environment
-from ._grid import Grid, setting_text
 from ._prepare import prepare
 from ._reporter import Reporter, Silent
 from ._run import run
-from ._workplace import workplace
+from .directory import run_directory
+from .sweep_grid import Grid, setting_text
 
 CONFIGS = "configs.json"
 _NUMBERS = ("validation", "test", "trunk_loss", "seconds")
@@ -41,7 +40,7 @@ Status = Literal["finished", "interrupted", "diverged", "failed"]
 
 @dc.dataclass(frozen=True)
 class Row:
-    """A run of a sweep: its folder, what it has that others have not, and its numbers or why there are none."""
+    """A run of a sweep: its folder, the settings that vary, and its errors or the reason why it has none."""
 
     name: str
     settings: Mapping[str, Any]
@@ -54,13 +53,13 @@ class Row:
 
     @property
     def is_sound(self) -> bool:
-        """Whether its numbers count."""
+        """Whether its errors count."""
         return self.status == "finished"
 
 
 @dc.dataclass(frozen=True, eq=False)
 class Progress:
-    """A run that is done, how many are, and about how long the others will take."""
+    """A finished run, the number of finished runs, and an estimate of the time for the others."""
 
     row: Row
     done: int
@@ -70,18 +69,23 @@ class Progress:
 
 @dc.dataclass(frozen=True, eq=False)
 class Sweep:
-    """All runs of a sweep, the best first; those without a validation error stand in the order of the grid."""
+    """The runs of a sweep, best first; those without a validation error are in the order of the grid."""
 
     folder: Path
     rows: tuple[Row, ...]
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The settings that vary."""
+        return tuple(self.rows[0].settings)
+
+    @property
     def failures(self) -> tuple[Row, ...]:
-        """The runs that have no result."""
+        """The runs without a result."""
         return tuple(row for row in self.rows if not row.is_sound)
 
     def explain_failures(self) -> tuple[str, ...]:
-        """Each reason once, with a run that has it and how many others do."""
+        """One sentence for each reason, with the name of the first run and the number of the others."""
         names: dict[str, list[str]] = {}
         for row in self.failures:
             names.setdefault(f"{row.status}: {row.reason}", []).append(row.name)
@@ -90,30 +94,26 @@ class Sweep:
             for why, (first, *others) in names.items()
         )
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """What was varied."""
-        return tuple(self.rows[0].settings)
-
     def best(self) -> dict[str, Any] | None:
-        """The settings with the smallest validation error, its mean over the seeds; None where there is none."""
+        """The settings with the smallest validation error, averaged over seeds; None if only the seed varies.
+
+        A combination counts if the runs of all its seeds are finished.
+        """
         if set(self.keys) == {"seed"}:
             return None
-
-        def others(row: Row) -> str:
-            return repr([(key, value) for key, value in row.settings.items() if key != "seed"])
-
-        groups = [list(group) for _, group in groupby(sorted(self.rows, key=others), key=others)]
-        means = [(_mean([row.validation if row.is_sound else None for row in group]), group) for group in groups]
-        known = [(mean, group) for mean, group in means if mean is not None]
-        if not known:
+        groups: dict[str, list[Row]] = {}
+        for row in self.rows:
+            others = [(key, value) for key, value in row.settings.items() if key != "seed"]
+            groups.setdefault(repr(others), []).append(row)
+        means = [(_mean_error(groups[text]), groups[text]) for text in sorted(groups)]
+        mean, (first, *more) = min(means, key=lambda pair: pair[0])
+        if mean == math.inf:
             return None
-        mean, (first, *more) = min(known, key=lambda pair: pair[0])
         settings = {key: value for key, value in first.settings.items() if key != "seed" or not more}
         return {"settings": settings, "validation": mean, "runs": 1 + len(more)}
 
     def summary(self) -> dict[str, Any]:
-        """What `sweep.json` holds."""
+        """The content of `sweep.json`."""
         return {
             "settings": list(self.keys),
             "best": self.best(),
@@ -122,9 +122,12 @@ class Sweep:
         }
 
 
-def _mean(values: list[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return sum(numbers) / len(numbers) if len(numbers) == len(values) else None
+def _error(row: Row) -> float:
+    return math.inf if row.validation is None or not row.is_sound else row.validation
+
+
+def _mean_error(rows: list[Row]) -> float:
+    return sum(map(_error, rows)) / len(rows)
 
 
 def sweep(
@@ -136,13 +139,19 @@ def sweep(
     on_run: Callable[[Progress], None] | None = None,
     reporter: Reporter | None = None,
 ) -> Sweep:
-    """Carry out every configuration of a grid in a folder of its own, and write `sweep.json` and `sweep.csv`.
+    """Run every configuration of a grid in a folder of its own, and write `sweep.json` and `sweep.csv`.
 
-    In so many `workers`, processes of this machine (all cores if left out), or by those of a Dask `scheduler`,
-    which must see the folder, and the data file, under the same path. A run that fails is a row with the reason.
+    A run that fails is a row with the reason. In the folder of an interrupted sweep finished runs that match their
+    manifests are kept, one under way continues from its checkpoint, and failed ones are tried again.
 
-    In a folder where the same sweep was broken off it goes on: runs that are finished, and sound by their
-    manifests, are kept, one that was under way goes on from its checkpoint, those that failed are tried again.
+    Args:
+        grid: The configurations.
+        folder: The folder of the sweep.
+        workers: The number of processes of this machine; all cores if left out.
+        scheduler: The address of a Dask scheduler whose workers carry out the runs instead. They must see the
+            folder and the data file under the same paths.
+        on_run: Called after each run.
+        reporter: Listens to the making of data.
     """
     folder = Path(folder)
     if workers is not None and (workers < 1 or scheduler is not None):
@@ -150,28 +159,25 @@ def sweep(
     request = {"command": "sweep", "workers": workers, "scheduler": scheduler}
     resumes = _is_begun(folder, grid)
     interval = min(config.checkpoint_seconds for config in grid.configs.values())
-    with workplace(folder, request, interval=interval, resumes=resumes) as place:
-        (place / MANIFEST).unlink(missing_ok=True)
-        _write_grid(place, grid)
-        return _carry_out(grid, place, workers, scheduler, on_run, reporter or Silent())
+    with run_directory(folder, request, interval=interval, resumes=resumes) as folder:
+        (folder / MANIFEST).unlink(missing_ok=True)
+        configs = {name: config_values(config) for name, config in grid.configs.items()}
+        write_json(folder / CONFIGS, {"settings": grid.settings, "configs": configs})
+        rows = _run_all(grid, folder, workers, scheduler, on_run, reporter or Silent())
+        return _write(folder, [rows[name] for name in grid.configs])
 
 
 def read_grid(folder: Path) -> Grid:
-    """What was asked for in a folder."""
+    """The grid of the sweep in a folder."""
     match read_json(folder / CONFIGS):
         case {"configs": dict(configs), "settings": dict(settings)} if set(configs) == set(settings):
             return Grid({name: make_config(values) for name, values in configs.items()}, settings)
         case _:
-            raise CorruptFileError(f"{folder / CONFIGS} does not say what was asked for")
-
-
-def _write_grid(folder: Path, grid: Grid) -> None:
-    configs = {name: config_values(config) for name, config in grid.configs.items()}
-    write_json(folder / CONFIGS, {"settings": grid.settings, "configs": configs})
+            raise CorruptFileError(f"{folder / CONFIGS} is not the list of a sweep's configurations")
 
 
 def _is_begun(folder: Path, grid: Grid) -> bool:
-    """Whether the folder holds a sweep whose runs are what they would be in this one."""
+    """Whether the folder holds a sweep whose runs have the same settings as in this one."""
     if not (folder / CONFIGS).is_file():
         return False
     before = read_grid(folder).configs
@@ -184,34 +190,38 @@ def _is_begun(folder: Path, grid: Grid) -> bool:
     return True
 
 
-def _carry_out(
+def _run_all(
     grid: Grid,
     folder: Path,
     workers: int | None,
     scheduler: str | None,
     on_run: Callable[[Progress], None] | None,
     reporter: Reporter,
-) -> Sweep:
-    rows = {name: _read_row(folder, name, grid.settings[name]) for name in grid.configs if _is_done(folder / name)}
-    tasks = [
-        RunTask(name, config_values(c), folder.resolve()) for name, c in grid.configs.items() if name not in rows
-    ]
+) -> dict[str, Row]:
+    rows = {name: _read_row(folder, name, grid) for name in grid.configs if is_finished(folder / name)}
+    missing = [name for name in grid.configs if name not in rows]
+    kept, total, start = len(rows), len(grid.configs), time.monotonic()
     if rows:
-        reporter.say(f"{len(rows)} of {len(grid.configs)} runs are done already and kept")
-    if tasks:
-        _make_data([grid.configs[task.name] for task in tasks], scheduler, reporter)
-    start, kept = time.monotonic(), len(rows)
-    with contextlib.closing(_done(tasks, workers, scheduler)) as done:
+        reporter.say(f"{kept} of {total} runs are done already and kept")
+    _make_data(grid, missing, scheduler, reporter)
+    tasks = [RunTask(name, config_values(grid.configs[name]), folder.resolve()) for name in missing]
+    results = (
+        on_processes(carry_out, tasks, workers=workers or os.cpu_count() or 1)
+        if scheduler is None
+        else on_cluster(carry_out, tasks, address=scheduler)
+    )
+    with contextlib.closing(results) as done:
         for task, reason in done:
-            rows[task.name] = _row(folder, task.name, grid.settings[task.name], reason)
+            row = rows[task.name] = _make_row(folder, task.name, grid, reason)
             if on_run is not None:
-                seconds = (time.monotonic() - start) / (len(rows) - kept) * (len(grid.configs) - len(rows))
-                on_run(Progress(rows[task.name], len(rows), len(grid.configs), seconds))
-    return _finish(folder, [rows[name] for name in grid.configs])
+                seconds = (time.monotonic() - start) / (len(rows) - kept) * (total - len(rows))
+                on_run(Progress(row, len(rows), total, seconds))
+    return rows
 
 
-def _make_data(configs: list[RunConfig], scheduler: str | None, reporter: Reporter) -> None:
-    """Make each set of data once, so that the runs find it; what cannot be made, the runs themselves will tell."""
+def _make_data(grid: Grid, names: list[str], scheduler: str | None, reporter: Reporter) -> None:
+    """Make the data of each problem once; what cannot be made is reported by the runs."""
+    configs = [grid.configs[name] for name in names]
     distinct = {repr((c.problem, c.data.samples, c.data.points)): c for c in configs if c.problem is not None}
     for config in distinct.values():
         with contextlib.suppress(SolveError, MemoryNeedError):
@@ -227,16 +237,8 @@ class RunTask:
     folder: Path
 
 
-def _done(
-    tasks: list[RunTask], workers: int | None, scheduler: str | None
-) -> Generator[tuple[RunTask, str | Lost | None]]:
-    if scheduler is not None:
-        return on_cluster(carry_out, tasks, address=scheduler)
-    return on_processes(carry_out, tasks, workers=workers or os.cpu_count() or 1)
-
-
 def carry_out(task: RunTask) -> str | None:
-    """In a worker: carry out a run, or go on with it; None, or the reason why it failed."""
+    """In a worker: carry out or resume a run; None, or the reason why it failed."""
     if not (task.folder / CONFIGS).is_file():
         return f"the worker does not see {task.folder}: it must be shared with it, under the same path"
     threadpoolctl.threadpool_limits(limits=1, user_api="blas")
@@ -247,13 +249,13 @@ def carry_out(task: RunTask) -> str | None:
         run(config, folder, prepared=prepare(config, workers=1), throw=False, resumes=True)
     except TrunkfirstError as error:
         return str(error)
-    except Exception as error:  # nothing that one run meets may end the others
+    except Exception as error:  # one run must not end the others
         return f"{type(error).__name__}: {error}"
     return None
 
 
-def _is_done(folder: Path) -> bool:
-    """Whether a run is finished and sound; one that is damaged is removed, for it will be made again."""
+def is_finished(folder: Path) -> bool:
+    """Whether a run is finished and matches its manifest; a damaged one is removed and will run again."""
     if not (folder / MANIFEST).is_file():
         return False
     try:
@@ -265,35 +267,33 @@ def _is_done(folder: Path) -> bool:
     return True
 
 
-def _row(folder: Path, name: str, settings: Mapping[str, Any], reason: str | Lost | None) -> Row:
+def _make_row(folder: Path, name: str, grid: Grid, reason: str | Lost | None) -> Row:
     if reason is None:
-        return _read_row(folder, name, settings)
-    return Row(name, settings, "failed", reason.reason if isinstance(reason, Lost) else reason)
+        return _read_row(folder, name, grid)
+    return Row(name, grid.settings[name], "failed", reason.reason if isinstance(reason, Lost) else reason)
 
 
-def _read_row(folder: Path, name: str, settings: Mapping[str, Any]) -> Row:
+def _read_row(folder: Path, name: str, grid: Grid) -> Row:
     metrics = read_json(folder / name / "metrics.json")
-    status = metrics["status"]
-    reason = None if status == "finished" else "training met a number that is not finite"
-    test = metrics["test"] or {}
+    is_finite = metrics["status"] == "finished"
     return Row(
         name,
-        settings,
-        status,
-        reason,
-        metrics["validation"]["mean_relative_l2"],
-        test.get("mean_relative_l2"),
-        metrics["trunk"]["loss"],
-        metrics["seconds"]["total"],
+        grid.settings[name],
+        metrics["status"],
+        reason=None if is_finite else "training met a number that is not finite",
+        validation=metrics["validation"]["mean_relative_l2"],
+        test=(metrics["test"] or {}).get("mean_relative_l2"),
+        trunk_loss=metrics["trunk"]["loss"],
+        seconds=metrics["seconds"]["total"],
     )
 
 
-def _finish(folder: Path, rows: list[Row]) -> Sweep:
+def _write(folder: Path, rows: list[Row]) -> Sweep:
     found = Sweep(folder, tuple(sorted(rows, key=_rank)))
     write_json(folder / "sweep.json", found.summary())
     write_text(folder / "sweep.csv", _to_csv(found))
     write_json(folder / "environment.json", environment())
-    # The runs have manifests of their own, and may be reported on or diagnosed later.
+    # The runs have their own manifests, and reports may be added to them later.
     write_manifest(folder, ["sweep.json", "sweep.csv", "environment.json", CONFIGS])
     return found
 
