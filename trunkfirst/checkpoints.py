@@ -365,6 +365,3 @@ def _owner(path: Path) -> str:
         return f"process {int(owner['process'])} on {str(owner['host'])[:100]}"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "another process"
-
-
-# Old names, until every caller is changed.

@@ -136,7 +136,7 @@ def export(
     """Write a trained operator to one file for other programs.
 
     The file does not need this library. It computes outputs from inputs and points in physical units, with
-    encoders, branch, trunk and output map. Single precision is refused if it changes the outputs by more than 1e-5.
+    encoders, branch, trunk and output map. Single precision is refused if it changes outputs by over 1e-5.
     The html page has sliders for the inputs and draws the predicted field; it works offline.
 
     Example: trunkfirst export runs/mine --to onnx --out model.onnx
@@ -174,7 +174,7 @@ def serve(
 def doctor(json: Json = False, quiet: Quiet = False) -> int:
     """Check whether this machine is ready.
 
-    Shows versions, devices, double precision and write access to the cache. The exit code is 1 if a run would fail.
+    Shows versions, devices, double precision and write access to the cache. Exits with 1 if a run would fail.
 
     Example: trunkfirst doctor
     """

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.linalg import block_diag
 
 from ..errors import UsageError
-from ..evaluation import Familiarity
+from ..evaluation import Novelty
 from ..linear import one_blas_thread
 from ..networks import Parallel
 from ..runs import Memory
@@ -85,7 +85,7 @@ def make_controls(
     return Controls(tuple(groups), base, shapes, _coordinates(inputs - base, shapes))
 
 
-def training_inputs(known: Familiarity) -> Float[np.ndarray, "rows sensors"]:
+def training_inputs(known: Novelty) -> Float[np.ndarray, "rows sensors"]:
     """Training inputs, restored from their principal coordinates."""
     return known.centre + known.seen @ np.linalg.pinv(known.matrix)
 
