@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from trunkfirst.problems import get_problem
-from trunkfirst.problems._forms import one
-from trunkfirst.problems._kirchhoff import fine_profiles
+from trunkfirst.problems.finite_elements import one
+from trunkfirst.problems.nonlinear_darcy import fine_profiles
 
 try:
     import ngsolve as ng

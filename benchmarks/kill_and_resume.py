@@ -25,17 +25,17 @@ from typing import Any
 import jax
 from _common import Table, options_for, publish
 
-from trunkfirst.cli import _run as shown
+from trunkfirst.cli import train
 from trunkfirst.cli._app import main as command
 from trunkfirst.files import sha256_of, verify_manifest
-from trunkfirst.problems import _parallel
+from trunkfirst.problems import generate
 from trunkfirst.regressors import ProjectedNetwork
 from trunkfirst.runs import _run
 from trunkfirst.training import ProjectedTrunk, _projected_trunk, _two_step
 
 # What is done in a stage, and how long it may be held up at its beginning, in seconds.
 STAGES: dict[str, tuple[Any, str, float]] = {
-    "data": (_parallel, "solve_shard", 0.05),
+    "data": (generate, "solve_shard", 0.05),
     "selection": (_run, "settle", 0.0),
     "compression": (_projected_trunk, "compress", 0.05),
     "trunk": (ProjectedTrunk, "fit", 0.0),
@@ -149,7 +149,7 @@ def _start(
         # The same compiled programs in all processes: compiling would take most of the time.
         jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        shown.write_report = lambda folder, **_: Path(folder)  # drawn after all that counts is written
+        train.write_run_report = lambda folder, *_: Path(folder)  # drawn after all that counts is written
         if board is not None:
             for number, (owner, name, _) in enumerate(STAGES.values(), start=1):
                 setattr(owner, name, _announced(getattr(owner, name), board, number, hold))

@@ -28,14 +28,13 @@ import numpy as np
 from _common import CLOCKS, Table, make_run_config, options_for, publish
 
 from trunkfirst.linear import relative_errors
-from trunkfirst.problems import _newton
-from trunkfirst.problems._nonlinear_conductivity import _EQUATION, _cosine
-from trunkfirst.problems._nonlinear_darcy import NonlinearDarcy, _set_up
+from trunkfirst.problems import NonlinearConductivity, nonlinear_darcy
+from trunkfirst.problems.nonlinear_problems import cosine, set_up
 from trunkfirst.runs import run
-from trunkfirst.serving._requests import JSON, NPZ
-from trunkfirst.serving._server_predictor import Predictor
+from trunkfirst.serve import JSON, NPZ, Predictor
 
 PROBLEM = "nonlinear-conductivity"
+EQUATION = NonlinearConductivity()
 SETTINGS: dict[str, Any] = {
     "trunk": {"activation": "tanh", "initialisation": "xavier", "starts": 1, "iterations": 1500},
     "branch": {"encoder": "inverse"},
@@ -93,8 +92,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def time_all(folder: Path, beta: np.ndarray, options: argparse.Namespace) -> list[Contender]:
     """The operator, the solver in its forms, and the closed form."""
 
-    def judge(name: str, solve: Solve, equation: NonlinearDarcy = _EQUATION) -> Contender:
-        error = mean_error(solve, beta, equation)
+    def judge(name: str, solve: Solve, problem: NonlinearConductivity = EQUATION) -> Contender:
+        error = mean_error(solve, beta, problem)
         clock = CLOCKS[options.clock]
         alone = _median_seconds(clock, [lambda b=b: solve(b[None]) for b in beta])
         return Contender(name, error, alone, _median_seconds(clock, [lambda: solve(beta)] * 7) / len(beta))
@@ -103,22 +102,22 @@ def time_all(folder: Path, beta: np.ndarray, options: argparse.Namespace) -> lis
     found = [judge("prediction", lambda b: predictor(b[:, None]).outputs)]
     allowed = found[0].error
     found += [
-        judge("Newton from the Kirchhoff start", newton_on(_EQUATION)),
+        judge("Newton from the Kirchhoff start", newton_on(EQUATION)),
         judge("Newton from the solution of beta + 1", neighbour_start(beta)),
     ]
     with stopped_at(allowed / 10):
-        found.append(judge("Newton, stopped at a tenth of the first error", newton_on(_EQUATION)))
+        found.append(judge("Newton, stopped at a tenth of the first error", newton_on(EQUATION)))
         if (coarse := coarsest(beta, allowed)) is not None:
             found.append(judge(f"the same on {coarse.nodes} nodes", newton_on(coarse), coarse))
-    profiles = _set_up(_EQUATION)[1]
-    found.append(judge("the closed form of 5.1", lambda b: profiles.pressures(**_constants(b))))
+    profiles = set_up(EQUATION.nodes, cosine)[1]
+    found.append(judge("the closed form of 5.1", lambda b: profiles.pressures(**EQUATION.constants(b[:, None]))))
     return found
 
 
 def neighbour_start(beta: np.ndarray) -> Solve:
     """Newton's method from solutions that are known, as when a parameter is moved step by step."""
-    known = dict(zip(beta, _EQUATION.solve(**_constants(beta + 1)).pressures, strict=True))
-    equation = _set_up(_EQUATION)[0]
+    known = dict(zip(beta, newton_on(EQUATION)(beta + 1), strict=True))
+    equation = set_up(EQUATION.nodes, cosine)[0]
 
     def solve(b: np.ndarray) -> np.ndarray:
         start = np.stack([known[each] for each in b])
@@ -127,32 +126,28 @@ def neighbour_start(beta: np.ndarray) -> Solve:
     return solve
 
 
-def newton_on(equation: NonlinearDarcy) -> Solve:
+def newton_on(problem: NonlinearConductivity) -> Solve:
     """The Kirchhoff start and Newton's method, at the nodes of the mesh."""
-    return lambda beta: equation.solve(**_constants(beta)).pressures
+    return lambda beta: problem.newton(beta[:, None]).pressures
 
 
-def coarsest(beta: np.ndarray, allowed: float) -> NonlinearDarcy | None:
+def coarsest(beta: np.ndarray, allowed: float) -> NonlinearConductivity | None:
     """The first mesh on which the mean error is at most that of the operator; None where none is."""
-    equations = (NonlinearDarcy(nodes, _cosine) for nodes in MESHES)
-    return next((e for e in equations if mean_error(newton_on(e), beta, e) <= allowed), None)
+    problems = (NonlinearConductivity(nodes) for nodes in MESHES)
+    return next((p for p in problems if mean_error(newton_on(p), beta, p) <= allowed), None)
 
 
-def mean_error(solve: Solve, beta: np.ndarray, equation: NonlinearDarcy) -> float:
+def mean_error(solve: Solve, beta: np.ndarray, problem: NonlinearConductivity) -> float:
     """Relative to the truth, at the nodes."""
-    return float(relative_errors(solve(beta), equation.closed_form(None, **_constants(beta))).mean())
+    return float(relative_errors(solve(beta), problem.closed_form(beta[:, None])).mean())
 
 
 @contextlib.contextmanager
 def stopped_at(tolerance: float) -> Iterator[None]:
     """Newton's method ends at this relative residual instead of 1e-10."""
-    before, _newton.TOLERANCE = _newton.TOLERANCE, tolerance
+    before, nonlinear_darcy.TOLERANCE = nonlinear_darcy.TOLERANCE, tolerance
     yield
-    _newton.TOLERANCE = before
-
-
-def _constants(beta: np.ndarray) -> dict[str, np.ndarray]:
-    return {"kappa": beta, "f": np.ones_like(beta), "g": np.ones_like(beta)}
+    nonlinear_darcy.TOLERANCE = before
 
 
 def _median_seconds(clock: Callable[[], float], calls: Sequence[Callable[[], object]]) -> float:

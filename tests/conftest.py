@@ -16,7 +16,7 @@ import pytest
 from asking import JSON
 from own_problems import OPTIONS, Call, antiderivative
 
-from trunkfirst.cli import _run
+from trunkfirst.cli import train
 from trunkfirst.cli._app import main
 from trunkfirst.data import write_data
 
@@ -29,7 +29,7 @@ jax.config.update("jax_disable_most_optimizations", True)
 def without_reports() -> Generator[None]:
     """Reports are drawn, slowly, in other tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_run, "write_report", lambda folder, **_: Path(folder) / "report.html")
+        patch.setattr(train, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
         yield
 
 
@@ -90,8 +90,8 @@ def served_run(server_bench: Any, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture(scope="module")
 def app(served_run: Path) -> Any:
     """The server of that folder, without a socket."""
-    from trunkfirst.serving import Limits
-    from trunkfirst.serving._server_app import make_app
+    from trunkfirst.serve import Limits
+    from trunkfirst.serve.app import make_app
 
     return make_app(served_run, limits=Limits())
 

@@ -5,17 +5,20 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from helpers import read_file
 
 import trunkfirst
-from trunkfirst.cli import _compare, _console, _run
-from trunkfirst.cli._app import main
+from trunkfirst import runs
+from trunkfirst.cli import _console, train
+from trunkfirst.cli._app import app, main
 from trunkfirst.data import OperatorData
 from trunkfirst.files import read_json, verify_manifest
 from trunkfirst.networks import load
@@ -51,8 +54,7 @@ def surroundings(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "make_data",
         lambda problem, *, samples, points, **_: data_once(problem, samples, points),
     )
-    for module in (_run, _compare):
-        monkeypatch.setattr(module, "write_report", lambda folder, **_: Path(folder) / "report.html")
+    monkeypatch.setattr(train, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
 
 
 @pytest.fixture
@@ -140,7 +142,7 @@ def test_an_interrupted_run_ends_with_130(call: Call, monkeypatch: pytest.Monkey
     monkeypatch.setattr(_console.TerminalReporter, "on_step", stop)
     code, _, err = call("run", NAME, *SMALL, "--out", "a", "--quiet")
     assert code == 130
-    assert err == "trunkfirst: interrupted; what was done is kept; go on with: trunkfirst resume a\n"
+    assert err == "trunkfirst: interrupted; finished work is kept; continue with: trunkfirst resume a\n"
     assert not (tmp_path / "a" / "metrics.json").exists()
 
 
@@ -148,7 +150,7 @@ def test_an_interrupt_outside_training_ends_with_130(call: Call, monkeypatch: py
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_run, "run", stop)
+    monkeypatch.setattr(runs, "run", stop)
     code, out, err = call("run", NAME, *SMALL, "--quiet")
     assert (code, out) == (130, "")
     assert err in ("", "trunkfirst: interrupted\n")
@@ -230,9 +232,12 @@ def test_doctor(call: Call, cache: Path, monkeypatch: pytest.MonkeyPatch):
     code, out, _ = call("doctor")
     assert code == 0
     assert np.__version__ in out
+    assert out.endswith("ready: nothing is missing\n")
     assert call("doctor", "--quiet") == (0, "", "")
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert call("doctor", "--quiet")[0] == 1
+    code, out, _ = call("doctor")
+    assert code == 1
+    assert f"not ready: {cache} cannot be written" in out
 
 
 # -- errors: one line each, an exit code each
@@ -287,9 +292,13 @@ MORE_ERRORS: dict[str, tuple[list[str], int, str]] = {
     "no problem at all": (["run"], 2, "PROBLEM"),
     "too few samples": (["run", NAME, "--samples", "2"], 2, "--samples"),
     "no such command": (["walk"], 2, "walk"),
+    "a similar command": (["comapre"], 2, "Did you mean 'compare'?"),
+    "a similar option": (["run", NAME, "--iteration", "3"], 2, "--iterations"),
+    "a similar problem": (["run", "nonlinear-conductvity"], 3, f"did you mean '{NAME}'?"),
     "no such file": (["run", "absent.toml"], 2, "absent.toml"),
     "batch too large": (["run", NAME, *SMALL, "--set", "branch.batch_samples=99", "--out", "a"], 5, "batch of 99"),
     "no run": (["report", "absent"], 6, "absent"),
+    "nothing to resume": (["resume", "absent"], 2, "absent: no such run"),
     "random points": (["data", "make", NAME, "--samples", "6", "--points", "seven"], 5, "points is 'seven'"),
 }
 
@@ -322,14 +331,33 @@ def test_every_command_has_help_json_and_quiet(call: Call, command: tuple[str, .
     assert "--quiet" in out
 
 
+@pytest.mark.parametrize("command", sorted(set(typer.main.get_group(app).commands) - {"data"}))
+def test_help_has_an_example(call: Call, command: str):
+    _, out, _ = call(command, "--help")
+    assert f"Example: trunkfirst {command}" in " ".join(out.split())
+
+
+def test_progress_is_printed_while_nothing_is_reported(capsys: pytest.CaptureFixture[str], monkeypatch):
+    """Off a terminal, e.g. during a long compilation."""
+    monkeypatch.setattr(_console, "_SECONDS_BETWEEN_LINES", 0.0)
+    with _console.TerminalReporter() as reporter:
+        reporter.on_samples(1, 3)
+        deadline = time.monotonic() + 60
+        err = ""
+        while err.count("data 1/3") < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
+            err += capsys.readouterr().err
+    assert err.count("data 1/3") >= 2
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or (os.cpu_count() or 1) < 2, reason="needs two cores")
 def test_one_core_and_two_give_the_same_bits():
     """Of the gradient of a trunk, whose sums over points XLA divides among threads."""
     script = """
 import os, sys
 os.sched_setaffinity(0, range(int(sys.argv[1])))
-from trunkfirst.cli import _settle_threads
-_settle_threads()
+from trunkfirst.cli import _limit_threads
+_limit_threads()
 import hashlib, equinox, jax, numpy as np
 from trunkfirst.training import Fields, ProjectedTrunk, TrunkSettings, trunk_problems
 points = np.random.default_rng(0).uniform(size=(4000, 2))

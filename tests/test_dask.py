@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from own_problems import Call
 
-from trunkfirst.cli import _compare, _run
+from trunkfirst import runs
+from trunkfirst.distributed import pools
+from trunkfirst.distributed.pools import Lost, on_cluster
 from trunkfirst.errors import ClusterError, MissingExtraError, SolveError, ValueRangeError
 from trunkfirst.problems import RandomConductivity, make_data, output_points
-from trunkfirst.workers import Lost, _cluster, on_cluster
 
 PROBLEM = "random-conductivity"
 SHARD, SHARDS = 5, 8
@@ -102,9 +103,9 @@ def test_the_command(cluster: Any, call: Call, tmp_path: Path, monkeypatch: pyte
     assert "not both" in err
 
 
-@pytest.mark.parametrize(("command", "module"), [("run", _run), ("compare", _compare)])
+@pytest.mark.parametrize("command", ["run", "compare"])
 def test_a_run_finds_the_data_that_the_cluster_made(
-    cluster: Any, command: str, module: Any, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, command: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TRUNKFIRST_CACHE", str(tmp_path))
 
@@ -112,7 +113,7 @@ def test_a_run_finds_the_data_that_the_cluster_made(
         assert len(content(tmp_path)) == 3  # two shards and their index
         raise SolveError("far enough")
 
-    monkeypatch.setattr(module, command, begin)
+    monkeypatch.setattr(runs, command, begin)
     address = cluster.scheduler_address
     code, _, err = call(command, PROBLEM, "--samples", "8", "--scheduler", address, "--out", tmp_path / "out")
     assert (code, "far enough" in err) == (SolveError.exit_code, True), err
@@ -126,13 +127,13 @@ def test_our_errors_come_through_and_others_are_told(cluster: Any, monkeypatch: 
     assert results["5"] == 5
     assert isinstance(results["x"], Lost)
     assert "ValueError: invalid literal" in results["x"].reason
-    monkeypatch.setattr(_cluster, "__version__", "0.0.0")
+    monkeypatch.setattr(pools, "__version__", "0.0.0")
     with pytest.raises(ClusterError, match=r"here it is 0\.0\.0; install the same"):
         list(on_cluster(int, [0], address=address))
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(_cluster, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(pools, "ANSWER_SECONDS", 0.5)
     with socket.socket() as taken:  # a port that is open and never answers
         taken.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
@@ -149,8 +150,6 @@ def test_without_dask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 def test_dask_is_imported_by_those_who_ask_for_it_alone():
-    script = (
-        "import sys, trunkfirst.workers, trunkfirst.problems, trunkfirst.cli._app; print('dask' in sys.modules)"
-    )
+    script = "import sys, trunkfirst.distributed.pools, trunkfirst.problems, trunkfirst.cli._app; print('dask' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"

@@ -34,3 +34,8 @@ def test_each_is_also_a_common_exception(kind: type[TrunkfirstError]):
 def test_an_unknown_name_lists_the_known():
     with pytest.raises(UnknownNameError, match="there is no problem 'x'; choose one of: a, b"):
         raise UnknownNameError("problem", "x", ("a", "b"))
+
+
+def test_an_unknown_name_suggests_the_closest():
+    with pytest.raises(UnknownNameError, match=r"'tahn'; did you mean 'tanh'\? choose one of: relu, tanh"):
+        raise UnknownNameError("activation", "tahn", ("relu", "tanh"))

@@ -12,7 +12,7 @@ import pytest
 from helpers import read_file
 from own_problems import NARROW, OPTIONS, SETTINGS, Call, antiderivative, shared_data
 
-from trunkfirst.cli import _fit
+from trunkfirst import runs
 from trunkfirst.data import AnyData, InputFunction, ScatteredData, write_data
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.files import read_json, verify_manifest
@@ -80,7 +80,7 @@ def test_options_are_stronger_than_the_file_and_the_file_than_defaults(
         seen.append(given)
         raise UsageError("that will do")
 
-    monkeypatch.setattr(_fit, "fit_own", stop)
+    monkeypatch.setattr(runs, "fit_own", stop)
     options = ("--seed", "7", "--set", "seed=9", "--set", "output.intervals=false")
     for more in ((), options, ("--test-share", "0.2")):
         assert call("fit", "--config", tmp_path / "mine.toml", *more)[0] == 2

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from trunkfirst.problems import Triangulation, get_problem, grid_square, triangulate_square
-from trunkfirst.problems._discontinuous_conductivity import in_disk, linear_darcy
-from trunkfirst.problems._forms import one, p1_basis, solve_poisson, to_skfem
-from trunkfirst.problems._kirchhoff import coarse_profiles, fine_profiles
-from trunkfirst.problems._newton import QuadraticDarcy
-from trunkfirst.problems._nonlinear_darcy import NonlinearDarcy
+from trunkfirst.problems import MultipleInputs, Triangulation, get_problem, grid_square, triangulate_square
+from trunkfirst.problems.discontinuous_conductivity import bottom_flux, disk_diffusion, in_disk
+from trunkfirst.problems.finite_elements import p1_basis, solve_poisson, sum_elements, to_skfem
+from trunkfirst.problems.nonlinear_darcy import QuadraticDarcy, coarse_profiles, fine_profiles
 
 SIDES = (9, 17, 33)
 
@@ -145,8 +143,7 @@ def test_scaling_law(triple):
 
 def test_every_sample_of_a_block_meets_the_tolerance():
     """Nearly constant pressures, where rounding of p alone would exceed 1e-10, are among these."""
-    f, kappa, g = get_problem("multiple-inputs").parameters(300, seed=0).T
-    result = NonlinearDarcy(541, one).solve(kappa=kappa, f=f, g=g)
+    result = MultipleInputs().newton(MultipleInputs().parameters(300, seed=0))
     assert result.residuals.max() <= 1e-10
     assert 1 <= result.steps.max() <= 6
 
@@ -168,9 +165,11 @@ def test_discontinuous_problem_at_beta_one_is_linear():
 @pytest.mark.parametrize("beta", [0.01, 1.0, 3.0, 10.0])
 def test_flux_balance(beta: float):
     """What leaves at the bottom enters at the top, at every height in between, and none through the sides."""
-    operator, mesh = linear_darcy(65), get_problem("discontinuous-conductivity").mesh
-    p, residual = operator.solve(beta)
-    reactions = operator.elements.sums @ operator.contributions(p, beta)  # kappa dp/dn, weighted by phi_i
+    operator, mesh = disk_diffusion(65), get_problem("discontinuous-conductivity").mesh
+    coefficients = np.array([1.0, beta])
+    p, residual = operator.solve(coefficients, bottom_flux(65))
+    parts = operator.contributions(coefficients, p).ravel()
+    reactions = sum_elements(operator.corners, len(p)) @ parts  # kappa dp/dn, weighted by phi_i
     is_top, is_bottom = mesh.points[:, 1] == 1, mesh.points[:, 1] == -1
     assert residual < 1e-10
     assert abs(reactions[is_top].sum() - 2) < 1e-9

@@ -45,7 +45,7 @@ def test_a_run_without_test_samples(call: Call, place: Path, tmp_path: Path):
     (tmp_path / "run" / "config.toml").write_text(text)
     write_manifest(tmp_path / "run")
     code, _, err = call("evaluate", tmp_path / "run")
-    assert (code, "kept no test samples; give --data FILE" in err) == (2, True)
+    assert (code, "has no test samples; give --data FILE" in err) == (2, True)
 
 
 def test_coverage_needs_the_points_of_training(call: Call, place: Path, tmp_path: Path):
@@ -84,15 +84,17 @@ def test_predict_elsewhere_from_other_sensors(call: Call, place: Path, tmp_path:
     assert np.abs(arrays["outputs"] - expected).max() < 1e-2
 
 
-def test_unfamiliar_inputs_are_told(call: Call, place: Path, tmp_path: Path):
+def test_outliers_are_reported(call: Call, place: Path, tmp_path: Path):
     inputs = antiderivative(20, seed=1).flat_inputs
     inputs[:3] *= 100
     write_npz(tmp_path / "in.npz", {"inputs": inputs})
     arguments = ("predict", place / "run", "--inputs", tmp_path / "in.npz", "--out", tmp_path / "u.npz")
     code, out, _ = call(*arguments)
     assert code == 0
-    assert "inputs lie outside the training inputs; predictions there are guesses" in out
-    assert read_npz(tmp_path / "u.npz")["is_strange"][:3].all()
+    assert "inputs lie outside the training inputs; their predictions are unreliable" in out
+    found = read_npz(tmp_path / "u.npz")
+    assert found["is_outlier"][:3].all()
+    assert np.array_equal(found["is_strange"], found["is_outlier"])
     assert call(*arguments, "--quiet") == (0, "", "")
 
 
@@ -149,10 +151,11 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         4,
         "auto needs validation samples",
     ),
-    "no key": (["--data", "DATA", "--key", "inputs"], 4, "expected KEY=NAME"),
+    "no key": (["--data", "DATA", "--key", "inputs"], 2, "is not KEY=NAME"),
+    "two keys": (["--data", "DATA", "--key", "inputs=a", "--key", "inputs=b"], 2, "--key inputs is given twice"),
     "no such name": (["--data", "DATA", "--key", "inputs=a"], 6, "a"),
     "no time": (["--data", "DATA", "--minutes", "0"], 2, "--minutes"),
-    "no earlier fit": (["--data", "DATA", "--from", "absent"], 10, "absent"),
+    "no earlier fit": (["--data", "DATA", "--from", "absent"], 10, "absent: no such run"),
     "no settings file": (["--config", "absent.toml"], 10, "absent.toml"),
     "folder not empty": (["--data", "DATA", *OPTIONS, "--out", "FULL"], 8, "is not empty"),
 }
@@ -170,13 +173,13 @@ def test_bad_settings_are_one_line(call: Call, place: Path, tmp_path: Path, name
 
 
 BAD_USE: dict[str, tuple[list[str], int, str]] = {
-    "no run": (["evaluate", "absent"], 10, "absent"),
+    "no run": (["evaluate", "absent"], 10, "absent: no such run"),
     "no inputs": (["predict", "RUN", "--inputs", "absent.npz", "--out", "u.npz"], 10, "absent.npz"),
     "other sensors": (["predict", "RUN", "--inputs", "SHORT", "--out", "u.npz"], 6, "give them as 'sensors'"),
     "wrong dimension": (
         ["predict", "RUN", "--inputs", "NEW", "--points", "PLANE", "--out", "u.npz"],
         6,
-        "expected 1 numbers a row",
+        "points: expected 1 coordinates on axis 1",
     ),
     "no such level": (
         ["predict", "RUN", "--inputs", "NEW", "--out", "u.npz", "--level", "0.99"],

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Evaluation as Evaluation,
         evaluate as evaluate,
     )
+    from .exporters import export as export
     from .fitting import FitResult as FitResult
     from .interface import fit as fit
     from .linear import (
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
         NetworkBranch as NetworkBranch,
         Sklearn as Sklearn,
     )
-    from .serving import export as export
     from .trunks import (
         JointTrunk as JointTrunk,
         TrunkNetwork as TrunkNetwork,
@@ -90,6 +90,7 @@ _MODULES = {
     "encoders": "AutoInputs BasisInputs PerInput PredictiveInputs PrincipalInputs RawInputs StandardisedInputs",
     "estimator": "TwoStepDeepONet",
     "evaluation": "Evaluation evaluate",
+    "exporters": "export",
     "fitting": "FitResult",
     "interface": "fit",
     "linear": "QR SVD",
@@ -102,7 +103,6 @@ _MODULES = {
     "presets": "preset_method",
     "problems": "make_data",
     "regressors": "ActiveNeurons AutoBranch BranchNetwork JointBranch Kernel Linear NetworkBranch Sklearn",
-    "serving": "export",
     "trunks": "JointTrunk TrunkNetwork",
     "two_step": "TwoStep",
 }

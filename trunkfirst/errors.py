@@ -26,6 +26,14 @@ TrunkfirstError              1   base; the exit code of the command line
 130 is left for an interrupt (Ctrl-C) and 143 for SIGTERM, as shells have it.
 """
 
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean 'x'? " for the closest of the known names, or nothing."""
+    return "".join(f"did you mean {close!r}? " for close in difflib.get_close_matches(name, list(known), 1))
+
 
 class TrunkfirstError(Exception):
     """Base class; `exit_code` is what the command line returns."""
@@ -41,7 +49,8 @@ class UnknownNameError(TrunkfirstError, ValueError):
     exit_code = 3
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...]):
-        super().__init__(f"there is no {kind} {name!r}; choose one of: {', '.join(known)}")
+        hint = did_you_mean(name, known)
+        super().__init__(f"there is no {kind} {name!r}; {hint}choose one of: {', '.join(known)}")
 
 
 class SettingError(TrunkfirstError, ValueError):

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .devices import own_part, spread_rows
+from .distributed.mesh import shard_rows
+from .distributed.processes import process_shard
 from .linear import (
     AbstractOrthonormaliser,
     Orthonormal,
@@ -29,9 +30,9 @@ from .linear import (
 from .minimisers import (
     AbstractFeatures,
     AbstractObjective,
+    LogEntry,
     SeparableProblem,
     Status,
-    Step,
     solve_ridge,
     solve_ridge_in_blocks,
 )
@@ -55,7 +56,7 @@ class TrunkResult:
     status: Status
     iterations: int
     seconds: float
-    history: tuple[Step, ...]
+    history: tuple[LogEntry, ...]
     p: float = 2.0
     """The power of the loss."""
     limits: dict[str, Any] | None = None
@@ -140,8 +141,8 @@ class Fields(AbstractFields):
         if len(points) * floats_per_point > _MAX_NUMBERS:
             drawn, times = leverage_sample(factor, roots**2, _MAX_NUMBERS // floats_per_point)
             points, roots, factor = points[drawn], roots[drawn] * np.sqrt(times), factor[:, drawn] * np.sqrt(times)
-        places, weights = spread_rows(points, dtype, repeats_last=True), spread_rows(roots, dtype)
-        targets = spread_rows(factor.T, dtype)  # (points, rank)
+        places, weights = shard_rows(points, dtype, repeats_last=True), shard_rows(roots, dtype)
+        targets = shard_rows(factor.T, dtype)  # (points, rank)
         return lambda ridge, rounding=0.0: SeparableProblem(
             TrunkFeatures(places, weights, rounding), targets, ridge, float(self.outputs.size)
         )
@@ -158,7 +159,7 @@ class Fields(AbstractFields):
         blocks = row_blocks(len(self.points))
         if len(blocks) == 1:
             return np.asarray(_solve(*rows(blocks[0]), ridge)).T
-        part, parts = own_part()
+        part, parts = process_shard()
         own = blocks[part::parts] or [slice(0, 0)]
         return np.asarray(solve_ridge_in_blocks(lambda: map(rows, own), ridge)).T
 

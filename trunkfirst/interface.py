@@ -7,7 +7,7 @@ from typing import Any
 
 from .auto import is_open
 from .data import AnyData, OperatorData, ScatteredData, ShardedData, read_data
-from .devices import use_devices
+from .distributed.mesh import use_devices
 from .errors import UsageError
 from .fields import TrunkResult
 from .fitting import FitResult, train

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .data import AnyData, ShardedData
-from .devices import home
+from .distributed.mesh import to_local
 from .encode import EncodedData, encode
 from .errors import UsageError
 from .fields import Fields, TrunkResult, hidden_layers, plain_loss, with_identity_output
@@ -133,7 +133,7 @@ class MonolithicProjected(AbstractMonolithic):
             on_step=on_step,
         )
         best: HiddenPair = result.parameters
-        M = home(problem.matrix(best))  # (branch features, trunk features)
+        M = to_local(problem.matrix(best))  # (branch features, trunk features)
         padding = jnp.zeros((len(M), trunk.width + 1 - M.shape[1]), M.dtype)
         last = jnp.concatenate([M, padding], axis=1)
         weights, biases = (*best.branch.weights, last[1:].T), (*best.branch.biases, last[0])

@@ -21,12 +21,12 @@ from .minimisers import (
     LBFGS,
     AbstractMinimiser,
     AbstractObjective,
+    LogEntry,
     Minimised,
     Minimiser,
     OnStep,
     Parameters,
     Status,
-    Step,
     Stopping,
     minimise,
     worst_status,
@@ -259,7 +259,7 @@ class SeparateTrunks(AbstractTrunk):
         )
 
 
-def _concatenate(histories: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
+def _concatenate(histories: Sequence[tuple[LogEntry, ...]]) -> tuple[LogEntry, ...]:
     """One history, with iterations and seconds that continue from one to the next."""
     ends = [(history[-1].iteration, history[-1].seconds) if history else (0, 0.0) for history in histories]
     begins = [(0, 0.0), *itertools.accumulate(ends, lambda a, b: (a[0] + b[0], a[1] + b[1]))]

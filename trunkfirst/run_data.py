@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from .data import AnyData, ShardedData, Split, read_data
-from .devices import first_alone
+from .distributed.processes import leader_first
 from .memory import check_file, check_memory
 from .problems import get_problem, make_data
 from .progress import Reporter, Silent
@@ -117,7 +117,7 @@ def load_run_data(
             scheduler=scheduler,
             progress=reporter.on_samples,
         )
-        data = first_alone(make)
+        data = leader_first(make)
     return split_data(data, settings, start=start, reporter=reporter)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from .auto import CROSS_VALIDATED, FOLDS
 from .checkpoints import remember
 from .data import AnyData, OperatorData, ScatteredData, evenly
-from .devices import agree
+from .distributed.processes import broadcast_value
 from .encode import encode
 from .encoders import RawInputs, StandardisedInputs
 from .linear import trunk_limit
@@ -106,7 +106,7 @@ def within_minutes(method: AbstractMethod, data: AnyData, minutes: float) -> Abs
 
 def _journalled(step: str, measure: Callable[[], float]) -> float:
     """Seconds an iteration, measured once: a resumed run and all processes use the same number."""
-    found = remember(f"seconds of a {step} iteration", lambda: {"seconds": np.array([agree(measure())])})
+    found = remember(f"seconds of a {step} iteration", lambda: {"seconds": np.array([broadcast_value(measure())])})
     return float(found["seconds"][0])
 
 

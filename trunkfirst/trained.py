@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .fields import TrunkResult
-from .minimisers import Status, Step
+from .minimisers import LogEntry, Status
 from .networks import Operator
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Trained:
 
     operator: Operator
     status: Status
-    history: tuple[Step, ...]
+    history: tuple[LogEntry, ...]
     diagnostics: dict[str, Any]
     trunk_result: TrunkResult | None = None
     """Step 1 of a two-step fit: pass it to `fit` again to try another step 2 on the same trunk."""
@@ -75,7 +75,7 @@ def html_table(rows: Mapping[str, str]) -> str:
     return f"<table>{''.join(cells)}</table>"
 
 
-def plot_losses(history: Sequence[Step]) -> list["Axes"]:
+def plot_losses(history: Sequence[LogEntry]) -> list["Axes"]:
     """The smallest loss so far (thick) and the loss (faint) against iterations, one panel a step."""
     import matplotlib.pyplot as plt
 
@@ -91,9 +91,9 @@ def plot_losses(history: Sequence[Step]) -> list["Axes"]:
     return panels
 
 
-def _by_step(history: Sequence[Step]) -> dict[str, list[Step]]:
+def _by_step(history: Sequence[LogEntry]) -> dict[str, list[LogEntry]]:
     """The log of each step; "trunk, ridge 1e-05" belongs to "trunk"."""
-    steps: dict[str, list[Step]] = {}
+    steps: dict[str, list[LogEntry]] = {}
     for line in history:
         steps.setdefault(line.stage.partition(",")[0], []).append(line)
     return steps

@@ -6,26 +6,26 @@ import sys
 
 def main() -> None:
     """Entry point of the console script."""
-    _settle_threads()
+    _limit_threads()
     from ._app import main as run
 
     try:
         code = run()
     except Exception as error:
-        from ..devices import fail
+        from ..distributed.processes import unexpected_error_code
 
-        code = fail(error)
+        code = unexpected_error_code(error)
     if "jax" in sys.modules:
-        from ..devices import leave_processes
+        from ..distributed.processes import leave_processes
 
         code = leave_processes(code)
     sys.exit(code)
 
 
-def _settle_threads() -> None:
-    """One thread on one core and on two, half of more: how a sum is divided among them decides its last bits.
+def _limit_threads() -> None:
+    """Use one thread on one or two cores, half of the cores otherwise: the number decides the last bits of sums.
 
-    Read by XLA and by the BLAS of NumPy and SciPy when they are loaded; what is set already stays.
+    XLA and the BLAS of NumPy and SciPy read these variables when they are loaded. Values already set are kept.
     """
     os.environ.setdefault("NPROC", str(max(1, (os.cpu_count() or 1) // 2)))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

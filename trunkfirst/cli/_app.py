@@ -1,4 +1,4 @@
-"""The command line. Commands are thin: read options, call the library, print."""
+"""The command line: all commands, and errors as one line and an exit code."""
 
 import sys
 import warnings
@@ -9,16 +9,19 @@ from typer.exceptions import TyperException
 
 from .._version import __version__
 from ..errors import TrunkfirstError, UsageError
-from ._data_app import data_app
-from ._launch_app import LAUNCH_SETTINGS, launch
-from ._sweep_app import sweep
 from ._theory_app import diagnose, sensors, study
-from ._train_app import compare, fit, resume, run
-from ._use_app import doctor, evaluate, export, predict, report, serve
+from .data_commands import data_app
+from .parallel import LAUNCH_SETTINGS, launch, sweep
+from .train import compare, fit, resume, run
+from .use import doctor, evaluate, export, predict, report, serve
 
 app = typer.Typer(
     name="trunkfirst",
-    help="Trains deep operator networks (DeepONets) trunk first: fit the trunk, orthonormalise, fit the branch.",
+    help="""Train deep operator networks (DeepONets) trunk first: fit the trunk, orthonormalise, fit the branch.
+
+    With your own data: trunkfirst fit --data my.npz --out runs/mine
+
+    With a problem of the paper: trunkfirst run nonlinear-conductivity""",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -27,8 +30,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"trunkfirst {__version__}")
         raise typer.Exit
 
@@ -36,7 +39,7 @@ def _tell_version(is_asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     del version
@@ -51,26 +54,25 @@ app.add_typer(data_app, name="data")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code, and turns our own errors into one line each."""
-    warnings.showwarning = _show_warning
+    """Run a command and return its exit code. An error of this library is printed in one line."""
+    warnings.showwarning = lambda message, *_: _print_error(f"warning: {message}")
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(args=arguments or ["--help"], standalone_mode=False, prog_name="trunkfirst")
     except TyperException as error:
-        # Where Typer has a sentence that names the parameter, that is the better one.
-        sentence = getattr(error, "format_message", error.__str__)()
-        print(f"trunkfirst: {sentence}", file=sys.stderr)  # noqa: T201
+        # `format_message`, where it exists, names the parameter
+        _print_error(getattr(error, "format_message", error.__str__)())
         return UsageError.exit_code
     except TrunkfirstError as error:
-        print(f"trunkfirst: {error}", file=sys.stderr)  # noqa: T201
+        _print_error(error)
         return error.exit_code
     except typer.Abort:
         return 130
     except KeyboardInterrupt:
-        print("trunkfirst: interrupted", file=sys.stderr)  # noqa: T201
+        _print_error("interrupted")
         return 130
     return code if isinstance(code, int) else 0
 
 
-def _show_warning(message: Warning | str, *_: object) -> None:
-    print(f"trunkfirst: warning: {message}", file=sys.stderr)  # noqa: T201
+def _print_error(message: object) -> None:
+    typer.echo(f"trunkfirst: {message}", err=True)

@@ -4,9 +4,10 @@ import math
 from pathlib import Path
 
 from ..files import update_manifest, verify_run
+from ..progress import TerminalReporter
 from ..report import write_report
 from ..runs import Diagnosed, diagnose_run
-from ._console import TerminalReporter, number, print_json, print_table, say
+from ._console import number, print_json, print_table, say
 
 _PARTS = {
     "total_squared": "total",

@@ -10,9 +10,10 @@ import numpy as np
 from ..errors import UnknownNameError, UsageError
 from ..files import prepare_directory, verify_run, write_json, write_npz, write_text
 from ..problems import problem_names
+from ..progress import TerminalReporter
 from ..report import SensorPicture, write_sensor_picture, write_study
 from ..runs import KNOWN_RATES, Placement, Study, environment, place_sensors, study
-from ._console import TerminalReporter, number, print_json, print_table, say
+from ._console import number, print_json, print_table, say
 from ._settings import default_folder
 
 _SUFFIXES = (".npz", ".csv")

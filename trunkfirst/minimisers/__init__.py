@@ -1,16 +1,24 @@
-"""Minimisers, one file each, one protocol: `init`, `step`; and the loop around them."""
+"""Minimisers with one interface, `init` and `step`, and the loop that runs them."""
 
 from typing import Annotated, TypeAlias
 
 from ..settings import OneOf
-from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
-from ._adam import Adam
-from ._batches import draw
-from ._journey import Step
-from ._lbfgs import LBFGS
-from ._levenberg import LevenbergMarquardt
-from ._minimise import Minimised, OnStep, Status, Stopping, minimise, worst_status
-from ._separable import AbstractFeatures, SeparableProblem, solve_ridge, solve_ridge_in_blocks
+from .adam import Adam, draw
+from .lbfgs import LBFGS
+from .levenberg_marquardt import LevenbergMarquardt
+from .loop import (
+    AbstractMinimiser,
+    AbstractObjective,
+    LogEntry,
+    Minimised,
+    OnStep,
+    Parameters,
+    Status,
+    Stopping,
+    minimise,
+    worst_status,
+)
+from .separable import AbstractFeatures, SeparableProblem, solve_ridge, solve_ridge_in_blocks
 
 Minimiser: TypeAlias = Annotated[AbstractMinimiser, OneOf(LBFGS, Adam, LevenbergMarquardt)]
 
@@ -21,14 +29,13 @@ __all__ = [
     "AbstractObjective",
     "Adam",
     "LevenbergMarquardt",
+    "LogEntry",
     "Minimised",
     "Minimiser",
     "OnStep",
     "Parameters",
     "SeparableProblem",
-    "State",
     "Status",
-    "Step",
     "Stopping",
     "draw",
     "minimise",

@@ -1,4 +1,4 @@
-"""Networks and the operator made of them."""
+"""Networks, encoders and the operator made of them."""
 
 from ..coordinates import FourierFeatures, Periodic
 from ..encoders import (
@@ -12,35 +12,38 @@ from ..encoders import (
     Standardise,
 )
 from ..output_map import Boundary, OutputMap
-from ._branch import Branch, StackedBranch, make_branch
-from ._features import (
+from .branches import (
+    MATERN,
     AbstractBranchFeatures,
+    Branch,
     ConvolutionFeatures,
+    Estimator,
     FeatureBranch,
+    KernelBranch,
     LayerFeatures,
+    PredictOnlyBranch,
     ProductFeatures,
     SkipFeatures,
+    StackedBranch,
+    make_branch,
     make_convolution,
     make_product,
 )
-from ._kernel import MATERN, KernelBranch
-from ._operator import Operator
-from ._perceptron import (
+from .layers import (
     ACTIVATIONS,
-    INITIALISATIONS,
     Perceptron,
+    Trunk,
     count_parameters,
     make_perceptron,
     rounded,
     side_by_side,
 )
-from ._predict_only import Estimator, PredictOnlyBranch
-from ._storage import load, save
-from ._trunk import Trunk
+from .operator import Operator
+from .storage import load, save
+from .training_domain import TrainingDomain
 
 __all__ = [
     "ACTIVATIONS",
-    "INITIALISATIONS",
     "MATERN",
     "AbstractBranchFeatures",
     "AbstractEncoder",
@@ -67,6 +70,7 @@ __all__ = [
     "SkipFeatures",
     "StackedBranch",
     "Standardise",
+    "TrainingDomain",
     "Trunk",
     "count_parameters",
     "load",

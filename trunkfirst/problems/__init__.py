@@ -1,13 +1,11 @@
-"""The paper's problems and one more, by finite elements: meshes, forms, Newton, data in shards. No JAX."""
+"""The paper's problems and one more, solved by finite elements. No JAX."""
 
-from ._abstract import AbstractProblem
-from ._discontinuous_conductivity import DiscontinuousConductivity
-from ._make import cache_folder, make_data, output_points
-from ._meshes import Triangulation, grid_square, triangulate_square
-from ._multiple_inputs import MultipleInputs
-from ._nonlinear_conductivity import NonlinearConductivity
-from ._random_conductivity import RandomConductivity
-from ._registry import get_problem, problem_names
+from .discontinuous_conductivity import DiscontinuousConductivity
+from .generate import cache_folder, get_problem, make_data, output_points, problem_names
+from .meshes import Triangulation, grid_square, triangulate_square
+from .nonlinear_problems import MultipleInputs, NonlinearConductivity
+from .problem import AbstractProblem
+from .random_conductivity import RandomConductivity
 
 __all__ = [
     "AbstractProblem",

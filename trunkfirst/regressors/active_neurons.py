@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..checkpoints import Snapshot, begin_step
+from ..checkpoints import Snapshot, checkpointed_step
 from ..linear import one_blas_thread, principal_directions
-from ..minimisers import OnStep, Status, Step
+from ..minimisers import LogEntry, OnStep, Status
 from ..networks import Perceptron
 from ..settings import Field, kind_field, record
 from .base import AbstractRegressor, Regression, Task, generator, mean_square
@@ -58,7 +58,7 @@ class NeuronState:
 
 
 class NeuronSearch:
-    """The state of the search and its log; `state_of` solves for the output layer, `branch_of` makes the network."""
+    """The search and its log; `state_of` solves for the output layer, `branch_of` makes the network."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class NeuronSearch:
         self.state: NeuronState
         self.idle = 0
         """Iterations since the last change."""
-        self.history: list[Step] = []
+        self.history: list[LogEntry] = []
 
     @property
     def branch(self) -> Perceptron:
@@ -96,7 +96,7 @@ class NeuronSearch:
         self.state, self.idle = state, 0 if changed else self.idle + 1
         iteration, loss = len(self.history) + 1, state.fit.loss * self.loss_unit
         seconds = time.perf_counter() - self._begin
-        self.history.append(Step("branch", iteration, self.iterations, loss, loss, changed, seconds))
+        self.history.append(LogEntry("branch", iteration, self.iterations, loss, loss, changed, seconds))
         if iteration % -(-self.iterations // _MAX_SHOWN) == 0:
             self._show(iteration, state)
         if self._on_step is not None:
@@ -126,7 +126,7 @@ class NeuronSearch:
             self._show(iteration, self._state_of(neurons))
         self.state, self.idle = self._state_of(last), note["idle"]
         self.rng.bit_generator.state = note["random"]
-        self.history = [Step(*line) for line in note["history"]]
+        self.history = [LogEntry(*line) for line in note["history"]]
         self._begin = time.perf_counter() - note["seconds"]
 
     def _show(self, iteration: int, state: NeuronState) -> None:
@@ -246,7 +246,7 @@ class ActiveNeurons(AbstractRegressor):
         return Regression(branch, loss, status, len(history), seconds, history)
 
     def _run(self, samples: Samples, search: NeuronSearch) -> Status:
-        place = begin_step(f"active neurons, {self.iterations} iterations")
+        place = checkpointed_step(f"active neurons, {self.iterations} iterations")
         if place.saved is None:
             search.start(random_neurons(samples, self.width, rng=search.rng))
         else:
@@ -255,10 +255,10 @@ class ActiveNeurons(AbstractRegressor):
             while len(search.history) < self.iterations and search.idle < _PATIENCE[self.mode]:
                 changed, state = self._iterate(samples, search.state, search.rng)
                 search.add(state, changed / self.width)
-                place.keep(search.snapshot)
+                place.save(search.snapshot)
         except KeyboardInterrupt:
             if place.journal is not None:
-                place.keep(search.snapshot, at_once=True)
+                place.save(search.snapshot, at_once=True)
                 raise
             return "interrupted"
         if not place.is_done:

@@ -11,9 +11,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..devices import join_rows, summed
+from ..distributed.processes import assemble_rows, sum_over_processes
 from ..errors import DataError
-from ..minimisers import OnStep, Status, Step
+from ..minimisers import LogEntry, OnStep, Status
 from ..networks import Branch
 from ..settings import record
 
@@ -56,13 +56,13 @@ class StoredRows:
             chosen = np.sort(generator(key).choice(self.samples, most, replace=False))
         own = np.flatnonzero(np.isin(chosen, self.places, assume_unique=True))
         rows = self._arrays(np.searchsorted(self.places, chosen[own]))
-        X, Y, w = (jnp.asarray(join_rows(array, own, len(chosen))) for array in rows)
+        X, Y, w = (jnp.asarray(assemble_rows(array, own, len(chosen))) for array in rows)
         return X, Y, w
 
     def loss(self, branch: Branch) -> float:
         """The mean square of the errors over samples and coefficients, without weights."""
         sums = [float(mean_square(branch(X) - Y)) * len(X) for X, Y, _ in self.blocks()]
-        return float(summed(np.sum(sums))) / self.samples
+        return float(sum_over_processes(np.sum(sums))) / self.samples
 
     def _rows(self, rows: slice) -> Block:
         X, Y, w = map(jnp.asarray, self._arrays(rows))
@@ -116,7 +116,7 @@ class Task:
         residual = branch(self.inputs) - self.targets
         weights = None if self.weights is None else self.weights / jnp.mean(self.weights)
         loss, seconds = float(mean_square(residual, weights)) * self.loss_unit, time.perf_counter() - self.begin
-        step = Step("branch", 1, 1, loss, loss, 1.0, seconds)
+        step = LogEntry("branch", 1, 1, loss, loss, 1.0, seconds)
         if self.on_step is not None:
             self.on_step(step)
         return Regression(branch, float(mean_square(residual)), "finished", 1, seconds, (step,))
@@ -131,7 +131,7 @@ class Regression:
     status: Status
     iterations: int
     seconds: float
-    history: tuple[Step, ...] = ()
+    history: tuple[LogEntry, ...] = ()
 
 
 @record

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from pydantic import PositiveInt
 
-from ..devices import current_mesh, home, spread_rows
+from ..distributed.mesh import current_mesh, shard_rows, to_local
 from ..errors import DataError, SettingError
 from ..linear import leverage_sample, principal_directions
 from ..minimisers import (
@@ -212,7 +212,7 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
             features, status = found.parameters, found.status
             iterations, history = found.iterations, found.history
         whole = self._problem(X, rotated, roots, Y.shape[1])
-        branch = _with_last_layer(features, np.asarray(home(whole.solve(features))) @ directions)
+        branch = _with_last_layer(features, np.asarray(to_local(whole.solve(features))) @ directions)
         loss = float(_misfit(branch, task.inputs, task.targets))
         return Regression(branch, loss, status, iterations, time.perf_counter() - task.begin, history)
 
@@ -248,8 +248,8 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
     ) -> SeparableProblem:
         scale = float(len(inputs) * coefficients)
         decay = np.asarray(self.decay * np.sum(rotated**2) / scale, rotated.dtype)
-        features = HiddenFeatures(spread_rows(inputs, repeats_last=True), spread_rows(roots))
-        return SeparableProblem(features, spread_rows(rotated), self.ridge, scale, decay)
+        features = HiddenFeatures(shard_rows(inputs, repeats_last=True), shard_rows(roots))
+        return SeparableProblem(features, shard_rows(rotated), self.ridge, scale, decay)
 
     def _features(self, inputs: np.ndarray, layout: InputLayout, key: PRNGKeyArray) -> AbstractBranchFeatures:
         """The network without its last layer; kinks of dense layers spread over the data, not all at one place."""
@@ -294,10 +294,10 @@ def spread_loss(loss: RegressionLoss) -> RegressionLoss:
     if current_mesh() is None or loss.is_stochastic:
         return loss
     weights = np.ones(len(loss.inputs)) if loss.weights is None else np.asarray(loss.weights)
-    spread = spread_rows(weights, loss.targets.dtype)
+    spread = shard_rows(weights, loss.targets.dtype)
     # Rows that were added have no weight; the mean over all is to be that over the samples.
     spread = spread * (len(spread) / len(weights))
-    return RegressionLoss(spread_rows(loss.inputs, repeats_last=True), spread_rows(loss.targets), spread)
+    return RegressionLoss(shard_rows(loss.inputs, repeats_last=True), shard_rows(loss.targets), spread)
 
 
 class HiddenFeatures(AbstractFeatures):

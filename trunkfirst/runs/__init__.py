@@ -1,86 +1,48 @@
-"""Runs: configuration, presets, one run, several side by side."""
+"""Runs: configurations carried out in folders, alone, compared with each other, or in sweeps."""
 
-from ._claims import Claim, check_claims
-from ._compare import Comparison, compare
-from ._config import (
-    MethodName,
-    RunConfig,
-    check_used,
-    load_config,
-    make_config,
-    merge,
-    parse_setting,
-    put,
-    to_toml,
-)
-from ._diagnose import Case, Diagnosed, diagnose_run, gather_case
-from ._environment import environment
-from ._fit_own import fit_own, own_config
-from ._grid import Grid, make_grid, setting_text
-from ._launch import Launch, launch
-from ._memory import Memory, read_memory, sample_count
-from ._method import build_method
-from ._needs import check_memory
-from ._own_data import own_values
-from ._prepare import Prepared, prepare
-from ._presets import NETWORKS, PRESETS, preset_values
-from ._reporter import Reporter, Silent
-from ._resume import resume
-from ._run import Outcome, run
-from ._sensors import Placement, place_sensors
-from ._study import KNOWN_RATES, Study, known_rates_study, study
-from ._sweep import Progress, Row, Sweep, sweep
+from .claims import check_claims
+from .compare import Comparison, compare
+from .config import RunConfig, load_config, make_config, nested, parse_settings, problem_configs
+from .diagnose import Case, Diagnosed, diagnose_run, gather_case
+from .environment import environment
+from .more_samples import fit_more
+from .place_sensors import Placement, place_sensors
+from .resume import resume
+from .run import Outcome, run
+from .study import KNOWN_RATES, Study, known_rates_study, study
+from .sweep_grid import Grid, make_grid, setting_text
+from .sweeps import Progress, Row, Sweep, sweep
 
 __all__ = [
     "KNOWN_RATES",
-    "NETWORKS",
-    "PRESETS",
     "Case",
-    "Claim",
     "Comparison",
     "Diagnosed",
     "Grid",
-    "Launch",
-    "Memory",
-    "MethodName",
     "Outcome",
     "Placement",
-    "Prepared",
     "Progress",
-    "Reporter",
     "Row",
     "RunConfig",
-    "Silent",
     "Study",
     "Sweep",
-    "build_method",
     "check_claims",
-    "check_memory",
-    "check_used",
     "compare",
     "diagnose_run",
     "environment",
-    "fit_own",
+    "fit_more",
     "gather_case",
     "known_rates_study",
-    "launch",
     "load_config",
     "make_config",
     "make_grid",
-    "merge",
-    "own_config",
-    "own_values",
-    "parse_setting",
+    "nested",
+    "parse_settings",
     "place_sensors",
-    "prepare",
-    "preset_values",
-    "put",
-    "read_memory",
+    "problem_configs",
     "resume",
     "run",
-    "sample_count",
     "setting_text",
     "study",
     "sweep",
-    "to_toml",
 ]

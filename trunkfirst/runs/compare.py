@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..auto import Chosen
 from ..data import AnyData
-from ..devices import use_devices
+from ..distributed.mesh import use_devices
 from ..fields import TrunkResult
 from ..files import write_json, write_manifest
 from ..fitting import resolve
@@ -15,8 +15,8 @@ from ..run_data import RunData, load_run_data
 from ..two_step import TwoStep
 from .claims import Claim, check_claims
 from .config import RunConfig, config_values
+from .directory import run_directory
 from .run import Outcome, run
-from .workplace import workplace
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ def compare(
     first, reporter = configs[0], reporter or Silent()
     with (
         use_devices(first.devices),
-        workplace(folder, request, interval=first.checkpoint_seconds, resumes=resumes) as place,
+        run_directory(folder, request, interval=first.checkpoint_seconds, resumes=resumes) as place,
     ):
         data = load_run_data(first.data, first.problem, reporter=reporter)
         chosen = resolve(first.method, data, seed=first.seed, minutes=first.minutes, reporter=reporter)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from ..data import AnyData, ScatteredData, ShardedData
-from ..devices import use_devices
+from ..distributed.mesh import use_devices
 from ..errors import DataError, UsageError
 from ..evaluation import evaluate
 from ..fields import TrunkResult
@@ -21,8 +21,8 @@ from ..settings import merge
 from ..trunks import reuse_trunk
 from ..two_step import TwoStep
 from .config import RunConfig, config_values, load_config, make_config
+from .directory import run_directory
 from .run import Outcome, run
-from .workplace import workplace
 
 # A trunk made for other samples is kept if it represents the new ones within this factor as well.
 _STILL_GOOD = 1.5
@@ -33,7 +33,7 @@ def fit_more(
 ) -> Outcome:
     """Train on the file that `given` names together with the data of an `earlier` fit.
 
-    `given` are nested values of a configuration. Where the earlier trunk is kept, they change the earlier settings.
+    `given` are nested values of a configuration. Where the earlier trunk is kept, they change earlier settings.
     """
     reporter = reporter or Silent()
     config = make_config(given)
@@ -69,7 +69,7 @@ def add_samples(
     }
     with (
         use_devices(config.devices),
-        workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
+        run_directory(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
     ):
         old = _read(load_config(earlier / "config.toml").data)
         data = split_data(joined(old, _read(config.data)), config.data)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from ..auto import Chosen
 from ..data import AnyData, OperatorData, write_data
-from ..devices import use_devices
+from ..distributed.mesh import use_devices
 from ..evaluation import evaluate
 from ..fields import TrunkResult
 from ..files import read_json, to_json, write_json, write_manifest, write_npz, write_text
@@ -21,11 +21,12 @@ from ..progress import Reporter, Silent
 from ..regressors import ActiveNeurons
 from ..run_data import RunData, load_run_data
 from ..settings import to_toml
+from ..training_summary import write_summary
 from ..two_step import TwoStep
 from .config import RunConfig, config_values
+from .directory import check_same_data, run_directory
 from .environment import environment
 from .evaluation_arrays import evaluation_arrays
-from .workplace import check_same_data, workplace
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -53,15 +54,16 @@ def run(
 ) -> Outcome:
     """Carry out a configuration and write a run folder.
 
-    Data, a finished step 1 and a choice made before are used where given, so that a comparison does not do the same
-    work twice. `save_data` from memory are written into the folder. With `throw=False` a fit that diverges is written like any other, with the status "diverged". An
-    interrupted run continues with `resumes=True` and the same arguments.
+    Data, a finished step 1 and a choice made before are used where given, so that a comparison does not do the
+    same work twice. `save_data` from memory are written into the folder. With `throw=False` a fit that diverges is
+    written like any other, with the status "diverged". An interrupted run continues with `resumes=True` and the
+    same arguments.
     """
     request = {"command": "run", "config": config_values(config)}
     reporter = reporter or Silent()
     with (
         use_devices(config.devices),
-        workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
+        run_directory(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
     ):
         start = time.perf_counter()
         data = data or load_run_data(config.data, config.problem, reporter=reporter)
@@ -141,6 +143,7 @@ def _write(outcome: Outcome) -> None:
     lines = [to_json(dc.asdict(step), indent=None) for step in result.history]
     write_text(folder / "history.jsonl", "\n".join(lines) + "\n")
     save(result.operator, folder / "model")
+    write_summary(folder, result.training)
     if result.evaluation is not None and outcome.test_data is not None:
         arrays = evaluation_arrays(outcome.config.problem, result.evaluation, outcome.test_data)
         write_npz(folder / "evaluation.npz", arrays)

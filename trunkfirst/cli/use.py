@@ -1,0 +1,253 @@
+"""Commands for a trained operator, and doctor. JAX is imported when a command is executed."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import UsageError
+from ._console import number, print_json, print_table, say
+from ._options import Json, Keys, Quiet, RunFolder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..data import AnyData
+    from ..networks import Operator
+    from ..training_summary import TrainingSummary
+
+
+def evaluate(
+    folder: RunFolder,
+    data: Annotated[
+        Path | None, typer.Option(help="Data to evaluate on.", show_default="the run's own test samples")
+    ] = None,
+    keys: Keys = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Evaluate a trained operator on new samples.
+
+    Example: trunkfirst evaluate runs/mine --data test.npz
+    """
+    import numpy as np
+
+    from .. import evaluation
+    from ..data import parse_keys, read_data
+    from .data_commands import in_memory
+
+    operator, memory = _load(folder)
+    samples = _test_samples(folder) if data is None else in_memory(read_data(data, keys=parse_keys(keys or [])))
+    inputs = _at_sensors(operator, memory, dict(samples.inputs))
+    found = evaluation.evaluate(operator, samples.with_inputs(inputs))
+    test = found.summary()
+    if memory.intervals is not None and np.array_equal(samples.points, memory.intervals.points):
+        test["coverage"] = memory.intervals.coverage(found.predictions, samples.outputs)
+    if memory.novelty is not None:
+        test["outlier_inputs"] = int(memory.novelty.is_outlier(inputs).sum())
+        test["strange_inputs"] = test["outlier_inputs"]  # the name before 0.2
+    if json:
+        print_json({"test": test})
+        return 0
+    rows = [[name, number(value)] for name, value in test.items() if isinstance(value, float)]
+    print_table(f"{samples.samples} samples", ["relative l2 error", ""], rows, quiet=quiet)
+    _warn_of_outliers(test.get("outlier_inputs", 0), samples.samples, quiet)
+    return 0
+
+
+def predict(
+    folder: RunFolder,
+    inputs: Annotated[Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), or .csv.")],
+    out: Annotated[Path, typer.Option(help="The .npz file to write.")],
+    points: Annotated[
+        Path | None, typer.Option(help="Output points, .npz or .csv.", show_default="the training points")
+    ] = None,
+    level: Annotated[
+        float, typer.Option(min=0.5, max=0.99, help="Confidence of the intervals: 0.8, 0.9 or 0.95.")
+    ] = 0.9,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Predict the outputs of new inputs, at any points.
+
+    Intervals are included if the run has them. Inputs outside the training inputs are marked (is_outlier).
+
+    Example: trunkfirst predict runs/mine --inputs new.npz --out predicted.npz
+    """
+    import numpy as np
+
+    from ..data import read_inputs, read_points
+    from ..files import write_npz
+
+    operator, memory = _load(folder)
+    values = _at_sensors(operator, memory, read_inputs(inputs))
+    places = memory.points if points is None else read_points(points)
+    outputs = operator.predict(values, places)
+    arrays: dict[str, np.ndarray] = {"points": places, "outputs": outputs}
+    if memory.intervals is not None:
+        half = memory.intervals.half_width(places, level)
+        arrays |= {"lower": outputs - half, "upper": outputs + half}
+    is_known = memory.novelty is not None
+    is_outlier = memory.novelty.is_outlier(values) if is_known else np.zeros(len(values), bool)
+    # the second is the name before 0.2
+    write_npz(out, arrays | {"is_outlier": is_outlier, "is_strange": is_outlier})
+    outliers = int(is_outlier.sum())
+    if json:
+        sizes = {"samples": len(values), "points": len(places)}
+        counts = {"outlier_inputs": outliers, "strange_inputs": outliers}
+        print_json(sizes | counts | {"level": None if memory.intervals is None else level, "out": str(out)})
+    else:
+        say(f"{len(values)} samples at {len(places)} points: {out}", quiet=quiet)
+        _warn_of_outliers(outliers, len(values), quiet)
+    return 0
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run, fit, compare or sweep.")],
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Write the figures and report.html of a folder again.
+
+    Example: trunkfirst report runs/mine
+    """
+    from ._report import report_command
+
+    return report_command(folder, json=json, quiet=quiet)
+
+
+def export(
+    folder: RunFolder,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="onnx (onnxruntime, any language), stablehlo (JAX), numpy (a Python file that needs only NumPy), "
+            "html (an interactive explorer in a browser)."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.py or page.html.")],
+    precision: Annotated[
+        str | None, typer.Option(help="single or double.", show_default="the operator's own")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Write a trained operator to one file for other programs.
+
+    The file does not need this library. It computes outputs from inputs and points in physical units, with
+    encoders, branch, trunk and output map. Single precision is refused if it changes outputs by over 1e-5.
+    The html page has sliders for the inputs and draws the predicted field; it works offline.
+
+    Example: trunkfirst export runs/mine --to onnx --out model.onnx
+    """
+    from .deploy import export_command
+
+    return export_command(folder, to=to, out=out, precision=precision, json=json, quiet=quiet)
+
+
+def serve(
+    folder: RunFolder,
+    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's needs --token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(help="Token that clients must send.", envvar="TRUNKFIRST_TOKEN", show_default=False),
+    ] = None,
+    limit_mib: Annotated[float, typer.Option(min=0.001, max=1024, help="Largest request body in MiB.")] = 8.0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Serve a trained operator over HTTP.
+
+    A page is at /, predictions are at /predict. Needs: pip install 'trunkfirst[serve]'
+
+    Example: trunkfirst serve runs/mine
+    """
+    from .deploy import serve_command
+
+    return serve_command(folder, host=host, port=port, token=token, limit_mib=limit_mib, json=json, quiet=quiet)
+
+
+def doctor(json: Json = False, quiet: Quiet = False) -> int:
+    """Check whether this machine is ready.
+
+    Shows versions, devices, double precision and write access to the cache. Exits with 1 if a run would fail.
+
+    Example: trunkfirst doctor
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from ..problems import cache_folder
+    from ..runs import environment
+
+    with jax.enable_x64(True):
+        has_double = bool(jnp.ones(()) + 1e-12 != 1)
+    cache = cache_folder(None)
+    nearest = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    is_writable = os.access(nearest, os.W_OK)
+    faults = [] if has_double else ["JAX has no double precision on this device"]
+    faults += [] if is_writable else [f"{cache} cannot be written; set TRUNKFIRST_CACHE to another folder"]
+    found = environment() | {"double_precision": has_double, "cache": str(cache), "cache_writable": is_writable}
+    found["ready"] = not faults
+    if json:
+        print_json(found)
+    else:
+        rows = [[name, str(value)] for name, value in {**found, **found["packages"]}.items() if name != "packages"]
+        print_table("trunkfirst doctor", ["item", "found"], rows, quiet=quiet)
+        say(f"not ready: {'; '.join(faults)}" if faults else "ready: nothing is missing", quiet=quiet)
+    return 1 if faults else 0
+
+
+def _load(folder: Path) -> "tuple[Operator, TrainingSummary]":
+    """A verified operator and the summary of its training."""
+    from ..files import verify_run
+    from ..networks import load
+    from ..training_summary import read_summary
+
+    verify_run(folder)
+    return load(folder), read_summary(folder)
+
+
+def _test_samples(folder: Path) -> "AnyData":
+    """The run's own test samples."""
+    from ..run_data import load_run_data
+    from ..runs import load_config
+    from ..training_summary import sample_count
+
+    config = load_config(folder / "config.toml")
+    prepared = load_run_data(config.data, config.problem)
+    if sum(prepared.counts.values()) != sample_count(folder):
+        raise UsageError(
+            f"{folder} was trained with earlier samples too (--from), so its own test samples are not known; "
+            "give --data FILE"
+        )
+    if prepared.test is None:
+        raise UsageError(f"{folder} has no test samples; give --data FILE")
+    return prepared.test
+
+
+def _at_sensors(operator: "Operator", memory: "TrainingSummary", inputs: dict[str, Any]) -> "np.ndarray":
+    """The inputs (samples, sensors), interpolated to the sensors of training."""
+    import numpy as np
+
+    names = operator.input_names
+    if len(inputs) == 1 and len(names) == 1:
+        inputs = {names[0]: next(iter(inputs.values()))}
+    operator.check_names(inputs)
+    counts = {name: len(memory.sensors[name]) if name in memory.sensors else None for name in names}
+    if len(names) == 1:
+        counts[names[0]] = operator.sensors
+    return np.concatenate([memory.at_sensors(name, inputs[name], counts[name]) for name in names], axis=1)
+
+
+def _warn_of_outliers(outliers: int, samples: int, quiet: bool) -> None:
+    if outliers:
+        say(
+            f"warning: {outliers} of {samples} inputs lie outside the training inputs; "
+            "their predictions are unreliable (is_outlier in the file)",
+            quiet=quiet,
+        )

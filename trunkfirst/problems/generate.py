@@ -1,0 +1,277 @@
+"""Generating the data of a problem: solved in parallel, cached in checksummed shards."""
+
+import dataclasses as dc
+import hashlib
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import threadpoolctl
+from jaxtyping import Int
+
+from ..data import OperatorData, ShardFolder
+from ..distributed.pools import Lost, on_cluster, without_main_module
+from ..errors import ClusterError, CorruptFileError, UnknownNameError, ValueRangeError
+from .discontinuous_conductivity import DiscontinuousConductivity
+from .meshes import Points, grid_square
+from .nonlinear_problems import MultipleInputs, NonlinearConductivity
+from .problem import AbstractProblem, Fields, Parameters
+from .random_conductivity import RandomConductivity
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with (samples done, samples in total)."""
+
+# Part of the name of every cache folder. Increase it when meshes, solvers or the files change.
+FORMAT = 1
+# Below this many seconds of work, starting processes (about a second each) does not pay.
+_SECONDS_FOR_PROCESSES = 4.0
+
+_PROBLEMS: dict[str, AbstractProblem] = {
+    problem.name: problem
+    for problem in (NonlinearConductivity(), DiscontinuousConductivity(), MultipleInputs(), RandomConductivity())
+}
+
+
+def problem_names() -> tuple[str, ...]:
+    """Return the names of all problems: the paper's in its order, then the others."""
+    return tuple(_PROBLEMS)
+
+
+def get_problem(name: str) -> AbstractProblem:
+    """Return the problem called `name`."""
+    if name not in _PROBLEMS:
+        raise UnknownNameError("problem", name, problem_names())
+    return _PROBLEMS[name]
+
+
+def make_data(
+    name: str,
+    *,
+    samples: int | None = None,
+    points: str | None = None,
+    indices: Int[np.ndarray, " chosen"] | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    cache: Path | str | None = None,
+    progress: Progress | None = None,
+) -> OperatorData:
+    """Return the operator data of the problem called `name`, from the cache or newly solved.
+
+    - `samples`: the number of samples; by default that of the paper.
+    - `points`: None for the problem's own nodes; "random:M" for M independent uniform points on the square;
+      "grid:N" for the (N + 1)^2 nodes of N x N cells. There the outputs are those of the fine closed form
+      (nonlinear-conductivity, multiple-inputs), exact (discontinuous-conductivity) or those of the finite-element
+      solution (random-conductivity). The inputs do not change.
+    - `indices`: return only these samples. All are still solved or read if the problem has no closed form.
+    - `seed`: draws the samples (multiple-inputs, random-conductivity) and the random points.
+    - `workers`: the number of processes. None uses all cores if that pays, 1 stays in this process. The data are
+      bit-identical.
+    - `scheduler`: the address of a Dask scheduler, whose workers solve instead; needs the extra `dask`. Use only
+      one you trust: Dask runs any code that its scheduler and its clients send.
+    - `cache`: the folder of the shards, see `cache_folder`.
+    - `progress(done, total)`: called with numbers of samples after each shard.
+
+    A missing or damaged shard is solved again, with a `RuntimeWarning` that names it. Raises a `SolveError` that
+    names the sample if a solve does not converge. Scripts need no `if __name__ == "__main__"` guard.
+
+    >>> data = make_data("multiple-inputs", samples=4, points="grid:8", cache="made")
+    >>> data.flat_inputs.shape, data.outputs.shape
+    ((4, 3), (4, 81))
+    """
+    problem = get_problem(name)
+    if seed < 0 or (workers is not None and workers < 1):
+        raise ValueRangeError(f"seed is {seed}, workers is {workers}; expected seed >= 0 and workers >= 1")
+    if workers is not None and scheduler is not None:
+        raise ValueRangeError("give workers or a scheduler, not both: a scheduler has its own workers")
+    parameters = problem.parameters(problem.default_samples if samples is None else samples, seed=seed)
+    places = None if points is None else output_points(points, interval=problem.interval, seed=seed)
+    fields = None
+    if places is None or problem.needs_fields:
+        folder = ShardFolder(cache_folder(cache) / _folder_name(problem, parameters))
+        fields = _solved(problem, parameters, folder, workers, scheduler, progress)
+    if indices is not None:
+        parameters, fields = parameters[indices], None if fields is None else fields[indices]
+    if places is None:
+        return problem.assemble(parameters, fields)
+    return dc.replace(problem.assemble(parameters, fields, places.points), triangles=places.triangles)
+
+
+@dc.dataclass(frozen=True, eq=False)
+class OutputPoints:
+    """Points on the square, and the triangles between them if they are the nodes of a mesh."""
+
+    points: Points
+    triangles: Int[np.ndarray, "triangles 3"] | None = None
+
+
+def output_points(points: str, *, interval: tuple[float, float] = (-1.0, 1.0), seed: int = 0) -> OutputPoints:
+    """Return M independent uniform points for "random:M", the nodes of N x N cells for "grid:N"."""
+    kind, _, number = points.partition(":")
+    if kind not in ("random", "grid") or not number.isdecimal() or int(number) < 1:
+        raise ValueRangeError(
+            f"points is {points!r}; expected 'random:M' or 'grid:N' with a positive number, or None"
+        )
+    if kind == "grid":
+        mesh = grid_square(int(number) + 1, interval)
+        return OutputPoints(mesh.points, mesh.triangles)
+    return OutputPoints(np.random.default_rng((seed, 1)).uniform(*interval, (int(number), 2)))
+
+
+def cache_folder(cache: Path | str | None = None) -> Path:
+    """Return the cache folder: `cache`, else $TRUNKFIRST_CACHE, else trunkfirst in the user's cache folder."""
+    chosen = cache or os.environ.get("TRUNKFIRST_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "trunkfirst"
+
+
+def _folder_name(problem: AbstractProblem, parameters: Parameters) -> str:
+    """Problem, samples, and a digest of parameters, mesh and format: everything the solutions depend on."""
+    mesh = problem.mesh
+    digest = hashlib.sha256(f"format {FORMAT}".encode())
+    for array in (parameters, mesh.points, mesh.triangles):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return f"{problem.name}-{len(parameters)}-{digest.hexdigest()[:16]}"
+
+
+# ---- shards
+
+
+@dc.dataclass(frozen=True, eq=False)
+class ShardTask:
+    """A block of samples and the shard that stores its fields."""
+
+    problem: AbstractProblem
+    parameters: Parameters
+    first: int
+    folder: ShardFolder
+    number: int
+
+    @property
+    def rows(self) -> slice:
+        """The samples of the block."""
+        return slice(self.first, self.first + len(self.parameters))
+
+
+def _solved(
+    problem: AbstractProblem,
+    parameters: Parameters,
+    folder: ShardFolder,
+    workers: int | None,
+    scheduler: str | None,
+    progress: Progress | None,
+) -> Fields:
+    """Fields of all samples: intact shards are read, the others are solved and written."""
+    total, size = len(parameters), problem.shard_samples
+    fields = np.empty((total, len(problem.mesh.points)))
+    known, intact, tasks = _read_index(folder), dict[int, str](), list[ShardTask]()
+    for number, first in enumerate(range(0, total, size)):
+        task = ShardTask(problem, parameters[first : first + size], first, folder, number)
+        if number in known and _read(task, known[number], fields):
+            intact[number] = known[number]
+        else:
+            tasks.append(task)
+    done = total - sum(len(task.parameters) for task in tasks)
+    for task, digest in _solve_all(tasks, workers, scheduler):
+        fields[task.rows] = folder.read(task.number, digest)["fields"]
+        intact[task.number] = digest
+        # The whole index is written each time: two processes that fill the same folder never mix theirs.
+        folder.write_index(intact, about={"problem": problem.name, "samples": total, "format": FORMAT})
+        done += len(task.parameters)
+        if progress:
+            progress(done, total)
+    return fields
+
+
+def _read_index(folder: ShardFolder) -> dict[int, str]:
+    try:
+        return folder.read_index()
+    except CorruptFileError as error:
+        warnings.warn(f"{error}; all its data are solved again", RuntimeWarning, stacklevel=4)
+        return {}
+
+
+def _read(task: ShardTask, digest: str, fields: Fields) -> bool:
+    """Read the shard into its rows of `fields`; False, with a warning, if it is damaged."""
+    target = fields[task.rows]
+    try:
+        target[:] = task.folder.read(task.number, digest, shapes={"fields": target.shape})["fields"]
+    except CorruptFileError as error:
+        warnings.warn(f"{error}; this part of the data is solved again", RuntimeWarning, stacklevel=4)
+        return False
+    return True
+
+
+# ---- solving, in this process, in others or on a cluster
+
+
+def _solve_all(
+    tasks: list[ShardTask], workers: int | None, scheduler: str | None
+) -> Iterator[tuple[ShardTask, str]]:
+    """Yield each task with the SHA-256 of its shard as it is done, in any order."""
+    if scheduler is not None and tasks:
+        return _solve_on_cluster(tasks, scheduler)
+    if workers is None:
+        seconds = sum(len(task.parameters) * task.problem.seconds_per_sample for task in tasks)
+        workers = (os.cpu_count() or 1) if seconds > _SECONDS_FOR_PROCESSES else 1
+    return _solve_locally(tasks, min(workers, len(tasks)))
+
+
+def solve_shard(task: ShardTask) -> str:
+    """Solve a block, write its shard and return the SHA-256."""
+    # with one BLAS thread the bits do not depend on the number of workers
+    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+        fields = task.problem.solve(task.parameters, first=task.first)
+    return _write(task, fields)
+
+
+def _write(task: ShardTask, fields: Fields) -> str:
+    return task.folder.write(task.number, {"parameters": task.parameters, "fields": fields})
+
+
+def _solve_locally(tasks: list[ShardTask], workers: int) -> Iterator[tuple[ShardTask, str]]:
+    """Solve in `workers` processes; if they die, solve the rest here, with a warning."""
+    remaining = {task.number: task for task in tasks}
+    if workers > 1:
+        try:
+            for task, digest in _solve_in_processes(tasks, workers):
+                del remaining[task.number]
+                yield task, digest
+        except BrokenProcessPool as error:
+            message = f"worker processes ended ({error}); continuing in one process"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+    for task in remaining.values():
+        yield task, solve_shard(task)
+
+
+def _solve_in_processes(tasks: list[ShardTask], workers: int) -> Iterator[tuple[ShardTask, str]]:
+    # spawn: JAX and BLAS have threads, and a forked copy of a process with threads may hang
+    executor = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        with without_main_module():
+            futures = {executor.submit(solve_shard, task): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _solve_on_cluster(tasks: list[ShardTask], address: str) -> Iterator[tuple[ShardTask, str]]:
+    """Solve on the workers of a Dask scheduler. They return the fields and need no access to the cache."""
+    for task, fields in on_cluster(_solve_remotely, tasks, address=address):
+        if isinstance(fields, Lost):
+            raise ClusterError(f"samples from {task.first} on could not be solved on {address}: {fields.reason}")
+        yield task, _write(task, fields)
+
+
+def _solve_remotely(task: ShardTask) -> Fields:
+    # the limit stays: another block may be solved at the same time
+    threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+    return task.problem.solve(task.parameters, first=task.first)

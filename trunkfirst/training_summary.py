@@ -1,0 +1,144 @@
+"""What is kept of the training data: points, sensors, and what intervals and the detection of outliers need."""
+
+import dataclasses as dc
+from pathlib import Path
+
+import numpy as np
+import scipy.interpolate
+from jaxtyping import Float
+
+from .data import AnyData, InputFunction, OperatorData
+from .errors import CorruptFileError, DataError
+from .files import read_json, read_npz, write_npz
+from .intervals import Intervals, Novelty, fit_novelty, intervals_from, novelty_from
+from .networks import TrainingDomain
+
+FILE = "training.npz"
+
+
+@dc.dataclass(frozen=True, eq=False)
+class TrainingSummary:
+    """Where inputs and outputs were given, the range of the inputs, and the errors of cross-fitted predictions."""
+
+    points: Float[np.ndarray, "points coordinates"]
+    sensors: dict[str, Float[np.ndarray, "sensors coordinates"]]
+    novelty: Novelty | None = None
+    intervals: Intervals | None = None
+
+    def at_sensors(
+        self, name: str, function: InputFunction, count: int | None
+    ) -> Float[np.ndarray, "samples sensors"]:
+        """The values of an input function at the sensors of training, interpolated where they are others."""
+        known, given = self.sensors.get(name), function.sensors
+        if given is None or known is None:
+            if count is not None and function.values.shape[1] != count:
+                if len(function.values) == count:
+                    raise DataError(
+                        f"inputs[{name!r}]: rows are samples of {count} sensors, as in training, but the shape is "
+                        f"{function.values.shape}; it looks transposed; use .T"
+                    )
+                why = "the training data had none" if known is None else "give them as 'sensors'"
+                raise DataError(
+                    f"inputs[{name!r}]: {function.values.shape[1]} sensors, but training had {count}; to "
+                    f"interpolate, coordinates of the sensors are needed, and {why}"
+                )
+            return function.values
+        if given.shape == known.shape and np.allclose(given, known):
+            return function.values
+        return _interpolated(name, given, function.values, known)
+
+
+def _interpolated(
+    name: str,
+    given: Float[np.ndarray, "given coordinates"],
+    values: Float[np.ndarray, "samples given"],
+    wanted: Float[np.ndarray, "wanted coordinates"],
+) -> Float[np.ndarray, "samples wanted"]:
+    if given.shape[1] != wanted.shape[1]:
+        raise DataError(
+            f"inputs[{name!r}]: sensors have {given.shape[1]} coordinates, but those of training {wanted.shape[1]}"
+        )
+    if len(np.unique(given, axis=0)) < len(given):
+        raise DataError(f"inputs[{name!r}]: two sensors at the same place; interpolation needs them apart")
+    low, high = given.min(axis=0), given.max(axis=0)
+    slack = 1e-9 + 1e-6 * (high - low)
+    if (wanted < low - slack).any() or (wanted > high + slack).any():
+        raise DataError(f"inputs[{name!r}]: the sensors do not cover those of training; interpolation would guess")
+    if given.shape[1] == 1:
+        order = np.argsort(given[:, 0])
+        spline = scipy.interpolate.CubicSpline(given[order, 0], values[:, order], axis=1)
+        return np.asarray(spline(wanted[:, 0]))
+    inside = np.clip(wanted, low, high)
+    linear = np.asarray(scipy.interpolate.LinearNDInterpolator(given, values.T)(inside))
+    nearest = np.asarray(scipy.interpolate.NearestNDInterpolator(given, values.T)(inside))
+    return np.where(np.isnan(linear), nearest, linear).T
+
+
+def summarise(data: AnyData, intervals: Intervals | None) -> TrainingSummary:
+    """The summary of training data."""
+    points = data.points if isinstance(data, OperatorData) else data.pooled()[0]
+    sensors = {name: f.sensors for name, f in data.inputs.items() if f.sensors is not None}
+    return TrainingSummary(points, sensors, fit_novelty(data.flat_inputs), intervals)
+
+
+def training_domain(data: AnyData, summary: TrainingSummary) -> TrainingDomain:
+    """The summary as part of an operator, with names and ranges."""
+    inputs, points = data.flat_inputs, summary.points
+    without = np.zeros((0, 1))
+    return TrainingDomain(
+        points=points,
+        coordinate_names=tuple(data.coordinate_names),
+        channel_names=tuple(data.channel_names),
+        sensors=tuple(summary.sensors.get(name, without) for name in data.inputs) if summary.sensors else (),
+        input_sizes=tuple(f.values.shape[1] for f in data.inputs.values()),
+        input_ranges=np.stack([inputs.min(axis=0), inputs.max(axis=0)]),
+        point_ranges=np.stack([points.min(axis=0), points.max(axis=0)]),
+        extras=_extras(summary),
+    )
+
+
+def _extras(summary: TrainingSummary) -> dict[str, np.ndarray]:
+    novelty = {} if summary.novelty is None else summary.novelty.arrays()
+    return novelty | ({} if summary.intervals is None else summary.intervals.arrays())
+
+
+def write_summary(folder: Path, summary: TrainingSummary) -> None:
+    """Write `training.npz` into a run folder."""
+    sensors = {f"sensors.{name}": value for name, value in summary.sensors.items()}
+    write_npz(folder / FILE, {"points": summary.points, **sensors, **_extras(summary)})
+
+
+def read_summary(folder: Path) -> TrainingSummary:
+    """Read `training.npz` of a run folder."""
+    arrays = read_npz(folder / FILE)
+    sensors = {name[8:]: value for name, value in arrays.items() if name.startswith("sensors.")}
+    try:
+        summary = TrainingSummary(arrays["points"], sensors, novelty_from(arrays), intervals_from(arrays))
+        _check(summary)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise CorruptFileError(f"{folder / FILE} is not the summary of a training: {error}") from error
+    return summary
+
+
+def _check(summary: TrainingSummary) -> None:
+    """Numbers, with as many axes and entries as belong together."""
+    arrays = [summary.points, *summary.sensors.values()]
+    is_sound = all(table.ndim == 2 for table in arrays)
+    if (known := summary.novelty) is not None:
+        is_sound &= known.seen.ndim == 2 and known.matrix.shape == (len(known.centre), known.seen.shape[1])
+        arrays += [known.centre, known.matrix, known.seen]
+    if (found := summary.intervals) is not None:
+        is_sound &= found.levels.shape == found.field.shape == found.pointwise.shape[:1]
+        is_sound &= found.points.ndim == 2 and len(found.points) == found.pointwise.shape[1]
+        arrays += [found.levels, found.field, found.points, found.pointwise]
+    if not is_sound or any(array.dtype.kind != "f" for array in arrays):
+        raise ValueError("arrays of other shapes or types than they should have")
+
+
+def sample_count(folder: Path) -> int:
+    """How many samples a run had in all, as its `metrics.json` says."""
+    path = folder / "metrics.json"
+    try:
+        return sum(int(count) for count in read_json(path)["samples"].values())
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptFileError(f"{path} does not count the samples of the run") from error
