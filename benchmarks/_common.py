@@ -13,7 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from trunkfirst.runs import RunConfig, make_config, merge, preset_values
+from trunkfirst.presets import preset_method
+from trunkfirst.runs.config import RunConfig, make_config
+from trunkfirst.settings import merge
 
 RESULTS = Path(__file__).parent / "results"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -59,7 +61,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
 
 def make_run_config(preset: str, problem: str, values: dict[str, Any]) -> RunConfig:
     """The preset of a problem with some values changed."""
-    return make_config(merge(preset_values(preset, problem), values))
+    return make_config(merge(preset_method(preset, problem), values))
 
 
 class Stopwatch:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trunkfirst.data import OperatorData
-from trunkfirst.runs import RunConfig
+from trunkfirst.runs.config import RunConfig
 
 os.environ["DDE_BACKEND"] = "pytorch"
 try:

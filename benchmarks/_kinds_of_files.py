@@ -22,7 +22,9 @@ from trunkfirst.errors import TrunkfirstError
 from trunkfirst.files import read_json, verify_manifest, write_hdf5, write_manifest, write_text
 from trunkfirst.networks import Operator, Perceptron, Trunk, fit_standardise, load, save
 from trunkfirst.report.run_files import read_experiment
-from trunkfirst.runs import load_config, make_config, read_memory, sample_count, to_toml
+from trunkfirst.runs.config import load_config, make_config
+from trunkfirst.settings import to_toml
+from trunkfirst.training_summary import sample_count
 
 Pieces = dict[str, bytes]
 

@@ -10,7 +10,10 @@ from _common import Stopwatch, make_run_config
 
 import trunkfirst
 from trunkfirst.data import Split
-from trunkfirst.runs import Prepared, RunConfig, merge, prepare, run
+from trunkfirst.run_data import RunData
+from trunkfirst.runs.config import RunConfig
+from trunkfirst.runs.run import run
+from trunkfirst.settings import merge
 
 
 @dc.dataclass(frozen=True)
@@ -33,7 +36,7 @@ def run_share(preset: str, problem: str, share: float, clock: str, values: dict[
     config = make_run_config(preset, problem, values)
     prepared = prepared_data(preset, problem, config.data.samples)
     split = prepared.split
-    blind = Prepared(prepared.data, Split(split.train, split.validation, split.test[:0]), 0.0)
+    blind = RunData(prepared.data, Split(split.train, split.validation, split.test[:0]), 0.0)
     shared = shorten(config, share)
     jax.clear_caches()
     watch = Stopwatch(clock)
@@ -61,6 +64,6 @@ def shorten(config: RunConfig, share: float) -> RunConfig:
 
 
 @ft.cache
-def prepared_data(preset: str, problem: str, samples: int | None = None) -> Prepared:
+def prepared_data(preset: str, problem: str, samples: int | None = None) -> RunData:
     """The data of a problem, split as the preset says."""
     return prepare(make_run_config(preset, problem, {"data": {"samples": samples}}))

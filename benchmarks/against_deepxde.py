@@ -18,9 +18,9 @@ from _common import environment, make_run_config
 
 import trunkfirst
 from trunkfirst.data import OperatorData
+from trunkfirst.losses import BranchCoefficients, OutputLoss
 from trunkfirst.minimisers import minimise
-from trunkfirst.runs import RunConfig, build_method, prepare
-from trunkfirst.training import BranchCoefficients, OutputLoss
+from trunkfirst.runs.config import RunConfig
 
 GOAL = 1.5
 Watch = Callable[[Any], None]  # called at every iteration

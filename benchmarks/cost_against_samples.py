@@ -17,18 +17,13 @@ import jax.random as jr
 import numpy as np
 from _common import Stopwatch, Table, draw_curves, make_run_config, options_for, publish
 
+from trunkfirst.fields import Fields
 from trunkfirst.linear import compress
+from trunkfirst.losses import FreeCoefficients, OutputLoss
 from trunkfirst.minimisers import LBFGS, AbstractMinimiser, AbstractObjective, Adam, minimise
+from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks import Trunk
 from trunkfirst.problems import get_problem
-from trunkfirst.training import (
-    Fields,
-    FreeCoefficients,
-    OutputLoss,
-    ProjectedTrunk,
-    TrunkSettings,
-    trunk_problems,
-)
 
 PROBLEM = get_problem("multiple-inputs")
 BLOCK = 90_000  # samples assembled and compressed at a time
@@ -92,11 +87,16 @@ def weighted_outputs(parameters: np.ndarray) -> np.ndarray:
     return outputs
 
 
-def make_trunk() -> tuple[ProjectedTrunk, Trunk]:
+def make_trunk() -> tuple[NetworkTrunk, Trunk]:
     """Step 1 of the preset, and its trunk before training."""
     section = make_run_config("fast", PROBLEM.name, {}).trunk
-    settings = TrunkSettings(section.architecture, section.activation, section.initialisation)
-    return ProjectedTrunk(settings), settings.make(dtype=DTYPE, key=jr.key(0))
+    settings = {
+        "hidden": section.architecture[1:-1],
+        "width": section.architecture[-1],
+        "activation": section.activation,
+        "initialisation": section.initialisation,
+    }
+    return NetworkTrunk(**settings, starts=8), settings.make(dtype=DTYPE, key=jr.key(0))
 
 
 Search = tuple[AbstractObjective, Any, AbstractMinimiser]

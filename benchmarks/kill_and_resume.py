@@ -24,23 +24,25 @@ from typing import Any
 
 import jax
 from _common import Table, options_for, publish
+from trunkfirst.training import _projected_trunk
 
-from trunkfirst.cli import train
 from trunkfirst.cli._app import main as command
 from trunkfirst.files import sha256_of, verify_manifest
+from trunkfirst.fitting import train
+from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.problems import generate
-from trunkfirst.regressors import ProjectedNetwork
+from trunkfirst.regressors.network import NetworkBranch
 from trunkfirst.runs import _run
-from trunkfirst.training import ProjectedTrunk, _projected_trunk, _two_step
+from trunkfirst.runs.legacy import _two_step
 
 # What is done in a stage, and how long it may be held up at its beginning, in seconds.
 STAGES: dict[str, tuple[Any, str, float]] = {
     "data": (generate, "solve_shard", 0.05),
     "selection": (_run, "settle", 0.0),
     "compression": (_projected_trunk, "compress", 0.05),
-    "trunk": (ProjectedTrunk, "fit", 0.0),
+    "trunk": (NetworkTrunk, "fit", 0.0),
     "orthonormalisation": (_two_step, "make_targets", 0.05),
-    "branch": (ProjectedNetwork, "fit", 0.02),
+    "branch": (NetworkBranch, "fit", 0.02),
     "evaluation and files": (_run, "evaluate", 0.05),
 }
 ARGUMENTS = ("nonlinear-conductivity", "--samples", "60", "--iterations", "400", "--quiet")

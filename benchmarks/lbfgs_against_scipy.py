@@ -19,10 +19,8 @@ import numpy as np
 import scipy.optimize
 from _common import Table, draw_curves, make_run_config, options_for, publish
 
+from trunkfirst.encode import encode
 from trunkfirst.minimisers import LBFGS, AbstractObjective, minimise
-from trunkfirst.runs import build_method, prepare
-from trunkfirst.training import prepare as prepare_training
-from trunkfirst.training import trunk_problems
 
 NETWORKS = {"relu": {"initialisation": "he"}, "tanh": {"initialisation": "xavier"}}
 DTYPE = np.dtype(np.float64)
@@ -92,8 +90,8 @@ def make_problem(activation: str) -> tuple[Any, AbstractObjective]:
     data = prepare(config).all_but_test
     method: Any = build_method(config, data)
     with jax.enable_x64(True):
-        fields = prepare_training(data, method, DTYPE).fields
-        return method.trunk, trunk_problems(fields, DTYPE)(method.trunk.ridge)
+        fields = encode(data, method, DTYPE).fields
+        return method.trunk, fields.problem(DTYPE)(method.trunk.ridge)
 
 
 def our_losses(problem: AbstractObjective, start: Any, evaluations: int) -> np.ndarray:

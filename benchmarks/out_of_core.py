@@ -29,7 +29,8 @@ from peak_memory import peak
 
 from trunkfirst.data import InputFunction, OperatorData, read_data, write_shards
 from trunkfirst.problems import get_problem
-from trunkfirst.runs import make_config, run
+from trunkfirst.runs.config import make_config
+from trunkfirst.runs.run import run
 
 PROBLEM = get_problem("multiple-inputs")
 BLOCK = 8192

@@ -17,7 +17,7 @@ from typing import Any
 
 from _common import PAPER_PROBLEMS, Table, add_problems, make_run_config, options_for, publish
 
-from trunkfirst.runs import prepare, run
+from trunkfirst.runs.run import run
 
 PRESETS = {"fast": "preset fast", "paper": "two-step Adam"}
 

@@ -20,11 +20,9 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from _common import PAPER_PROBLEMS, Stopwatch, Table, add_problems, make_run_config, options_for, publish
 
+from trunkfirst.encode import encode
 from trunkfirst.minimisers import LBFGS, AbstractObjective, Parameters, minimise, solve_ridge
 from trunkfirst.minimisers.loop import advance
-from trunkfirst.runs import build_method, prepare
-from trunkfirst.training import prepare as prepare_training
-from trunkfirst.training import trunk_problems
 
 DTYPE = np.dtype(np.float64)
 FORWARD, BOTH, GRAM, CHOLESKY, SOLVE, EVALUATION, VECTORS, ITERATION = (
@@ -100,9 +98,9 @@ def make_search(name: str) -> tuple[AbstractObjective, Any]:
     config = make_run_config("fast", name, {"branch": {"encoder": "standardise"}})
     data = prepare(config).all_but_test
     method: Any = build_method(config, data)
-    fields = prepare_training(data, method, DTYPE).fields
+    fields = encode(data, method, DTYPE).fields
     start = method.trunk.start(dtype=DTYPE, key=jr.key(0))
-    return trunk_problems(fields, DTYPE)(method.trunk.ridge), start
+    return fields.problem(DTYPE)(method.trunk.ridge), start
 
 
 def evaluation_pieces(problem: Any, parameters: Any) -> dict[str, Callable[[], Any]]:

@@ -30,7 +30,7 @@ from _common import CLOCKS, Table, make_run_config, options_for, publish
 from trunkfirst.linear import relative_errors
 from trunkfirst.problems import NonlinearConductivity, nonlinear_darcy
 from trunkfirst.problems.nonlinear_problems import cosine, set_up
-from trunkfirst.runs import run
+from trunkfirst.runs.run import run
 from trunkfirst.serve import JSON, NPZ, Predictor
 
 PROBLEM = "nonlinear-conductivity"

@@ -19,10 +19,9 @@ import numpy as np
 from _common import PAPER_PROBLEMS, Stopwatch, Table, draw_curves, make_run_config, options_for, publish
 from _two_step import prepared_data, run_share, shorten
 
-from trunkfirst.minimisers import Step
-from trunkfirst.runs import build_method
-from trunkfirst.training import named_key
-from trunkfirst.training import prepare as prepare_training
+from trunkfirst.encode import encode
+from trunkfirst.method import named_key
+from trunkfirst.minimisers import LogEntry
 
 TARGETS = {"nonlinear-conductivity": 2.11e-7, "discontinuous-conductivity": 4.14e-4, "multiple-inputs": 2.9e-4}
 FIRST_SHARES = {"fast": 1 / 64, "paper": 1 / 256}  # 39 iterations of Adam on 90,000 samples take minutes
@@ -141,7 +140,7 @@ def fit_trunk(
     """Step 1, ended as by Ctrl-C when the cap or the target is met; every logged loss goes into `history`."""
     watch, target = Stopwatch(options.clock), TARGETS[problem]
 
-    def on_step(step: Step) -> None:
+    def on_step(step: LogEntry) -> None:
         history.append(Attempt(watch.read(), step.best_loss))
         is_there = preset == "paper" and step.best_loss <= target  # else the loss has weights and a ridge
         if is_there or history[-1].seconds > options.cap:
@@ -152,7 +151,7 @@ def fit_trunk(
     method: Any = build_method(config, data)
     jax.clear_caches()
     with jax.enable_x64(True):
-        fields = prepare_training(data, method, DTYPE).fields
+        fields = encode(data, method, DTYPE).fields
         watch = Stopwatch(options.clock)
         key = named_key(jr.key(0), "trunk")
         result = method.trunk.fit(fields, dtype=DTYPE, key=key, on_step=on_step)

@@ -29,9 +29,10 @@ from _common import Table, options_for, publish
 
 from trunkfirst.distributed.mesh import use_devices
 from trunkfirst.distributed.processes import is_leader, join_processes, leave_processes
+from trunkfirst.fields import Fields
 from trunkfirst.linear import compress
 from trunkfirst.minimisers import Adam, minimise
-from trunkfirst.training import Fields, ProjectedTrunk, TrunkSettings, trunk_problems
+from trunkfirst.network_trunk import NetworkTrunk
 
 # Name: processes, devices in each.
 CONTENDERS = {
@@ -115,8 +116,8 @@ def _measure(options: argparse.Namespace) -> None:
         fields = make_fields(options.samples, options.points)
         order = np.random.default_rng(1).permutation(options.points) if options.shuffle else slice(None)
         fields = Fields(fields.points[order], fields.outputs[:, order])
-        problem = trunk_problems(fields, DTYPE)(1e-3)
-        trunk = ProjectedTrunk(TrunkSettings((2, 50, 50, 50, 20), "tanh", "xavier"))
+        problem = fields.problem(DTYPE)(1e-3)
+        trunk = NetworkTrunk(hidden=(50, 50, 50), width=20, activation="tanh", initialisation="xavier", starts=8)
         start = trunk.start(dtype=DTYPE, key=jr.key(0))
         value, gradient = eqx.filter_jit(type(problem).value_and_grad)(problem, start, key=jr.key(0))
         warm = minimise(problem, start, Adam(), iterations=WARM_UP, key=jr.key(0))

@@ -28,10 +28,13 @@ def main() -> dict[str, float]:
 
     # Step 1: a trunk of ten functions. Step 2: the operator is linear, so a linear branch is the right one.
     method = tf.TwoStep(
-        trunk=tf.ProjectedTrunk(tf.TrunkSettings((1, 30, 30, 10), "tanh", "xavier"), iterations=400, starts=1),
-        branch=tf.LinearRidge(),
+        trunk=tf.NetworkTrunk(
+            hidden=(30, 30), width=10, activation="tanh", initialisation="xavier", iterations=400, starts=1
+        ),
+        branch=tf.Linear(),
         inputs=tf.StandardisedInputs(),
-        coordinates=tf.CoordinateSettings(is_rescaled=True),
+        coordinates=tf.Coordinates(rescale=True),
+        weights="none",
     )
     result = tf.fit(data.take(split.train), method, key=0)
     print(result)

@@ -21,12 +21,13 @@ def main(path: Path, *, iterations: int = 3000) -> dict[str, float]:
     # `trunkfirst fit` chooses all this by itself, on validation samples. By hand: a smooth trunk of 40 functions
     # of (t, x), and a kernel branch, which has nothing to train and is hard to beat on 1000 samples of 16 numbers.
     method = tf.TwoStep(
-        trunk=tf.ProjectedTrunk(
-            tf.TrunkSettings((2, 60, 60, 40), "tanh", "xavier"), iterations=iterations, starts=1
+        trunk=tf.NetworkTrunk(
+            hidden=(60, 60), width=40, activation="tanh", initialisation="xavier", iterations=iterations, starts=1
         ),
-        branch=tf.KernelRidge(),
+        branch=tf.Kernel(),
         inputs=tf.StandardisedInputs(),
-        coordinates=tf.CoordinateSettings(is_rescaled=True),
+        coordinates=tf.Coordinates(rescale=True),
+        weights="none",
     )
     result = tf.fit(train, method, key=0)
     print(result)

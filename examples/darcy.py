@@ -13,35 +13,38 @@ trunk, and what the branch is told of the input: the encoder.
 
 import trunkfirst as tf
 
-TANH = tf.TrunkSettings((2, 30, 30, 15), "tanh", "xavier")
+TANH = {"hidden": (30, 30), "width": 15, "activation": "tanh", "initialisation": "xavier"}
 # The jump along a circle: kinks, which ReLU has and tanh has not.
-RELU = tf.TrunkSettings((2, 25, 25, 25, 25), "relu", "he")
+RELU = {"hidden": (25, 25, 25), "width": 25, "activation": "relu", "initialisation": "he"}
 
 
 def methods(iterations: int) -> dict[str, tf.TwoStep]:
     """What suits each problem."""
-    smooth = tf.ProjectedTrunk(TANH, iterations=iterations, starts=1)
+    smooth = tf.NetworkTrunk(**TANH, iterations=iterations, starts=1)
     return {
         # The solution depends on beta as 1 / beta: told so, the branch has an easy task.
         "nonlinear-conductivity": tf.TwoStep(
             trunk=smooth,
-            branch=tf.KernelRidge(),
+            branch=tf.Kernel(),
             inputs=tf.StandardisedInputs("inverse"),
-            is_relative=True,
+            weights="relative",
+            coordinates=tf.Coordinates(rescale=False),
         ),
         # 4225 numbers, but they vary in few directions: two principal coordinates tell nearly everything.
         "discontinuous-conductivity": tf.TwoStep(
-            trunk=tf.ProjectedTrunk(RELU, iterations=iterations, starts=4),
-            branch=tf.KernelRidge(),
+            trunk=tf.NetworkTrunk(**RELU, iterations=iterations, starts=4),
+            branch=tf.Kernel(),
             inputs=tf.PrincipalInputs(2),
-            is_relative=True,
+            weights="relative",
+            coordinates=tf.Coordinates(rescale=False),
         ),
         # Orders of magnitude: logarithms, and relative errors, so that small fields count as much as large ones.
         "multiple-inputs": tf.TwoStep(
             trunk=smooth,
-            branch=tf.KernelRidge(),
+            branch=tf.Kernel(),
             inputs=tf.StandardisedInputs("log"),
-            is_relative=True,
+            weights="relative",
+            coordinates=tf.Coordinates(rescale=False),
         ),
     }
 

@@ -23,9 +23,21 @@ PRICE = 1e-8
 def trained(data: tf.OperatorData) -> tf.Operator:
     """From logarithms, in which the operator is nearly linear."""
     method = tf.TwoStep(
-        trunk=tf.ProjectedTrunk(tf.TrunkSettings((2, 30, 30, 15), "tanh", "xavier"), iterations=400, starts=1),
-        branch=tf.ProjectedNetwork(tf.BranchSettings((60,), "tanh", "xavier"), iterations=300, ridge=1e-6),
+        trunk=tf.NetworkTrunk(
+            hidden=(30, 30), width=15, activation="tanh", initialisation="xavier", iterations=400, starts=1
+        ),
+        branch=tf.NetworkBranch(
+            hidden=(60,),
+            activation="tanh",
+            initialisation="xavier",
+            skip=False,
+            iterations=300,
+            ridge=1e-06,
+            decay=0.0,
+        ),
         inputs=tf.StandardisedInputs(),
+        coordinates=tf.Coordinates(rescale=False),
+        weights="none",
     )
     return tf.fit(data, method, key=0).operator
 

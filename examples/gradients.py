@@ -27,9 +27,13 @@ def trained() -> tf.Operator:
     x = np.linspace(0, 1, 40)
     designs = np.random.default_rng(0).uniform((0.5, 40), (2.5, 80), (200, 2))
     method = tf.TwoStep(
-        trunk=tf.ProjectedTrunk(tf.TrunkSettings((1, 20, 20, 6), "tanh", "xavier"), iterations=200, starts=1),
-        branch=tf.KernelRidge(),
+        trunk=tf.NetworkTrunk(
+            hidden=(20, 20), width=6, activation="tanh", initialisation="xavier", iterations=200, starts=1
+        ),
+        branch=tf.Kernel(),
         inputs=tf.StandardisedInputs(),
+        coordinates=tf.Coordinates(rescale=False),
+        weights="none",
     )
     return tf.fit(tf.OperatorData(designs, x[:, None], fin(designs, x)), method, key=0).operator
 

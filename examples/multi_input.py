@@ -39,22 +39,25 @@ def main() -> dict[str, float]:
     train, test = data.take(slice(0, 320)), data.take(slice(320, 400))
 
     # Step 1 does not look at the inputs: it is done once, and both branches are fitted on the same trunk.
-    trunk = tf.ProjectedTrunk(tf.TrunkSettings((1, 24, 8), "tanh", "xavier"), iterations=200, starts=1)
+    trunk = tf.NetworkTrunk(
+        hidden=(24,), width=8, activation="tanh", initialisation="xavier", iterations=200, starts=1
+    )
     encodings = (("f", tf.PrincipalInputs(3)), ("g", tf.PrincipalInputs(3)))  # three numbers tell each function
     branches = {
-        "concatenated": tf.BranchSettings((40,), "tanh", "xavier"),
+        "concatenated": {"hidden": (40,), "activation": "tanh", "initialisation": "xavier"},
         # groups=() stands for one network for each input. Here a single linear layer each is enough, multiplied
         # 4 x 4 ways (three numbers and a constant); (40, 16) would put a layer of 40 neurons before it.
-        "product": tf.BranchSettings((16,), "tanh", "xavier", groups=()),
+        "product": {"hidden": (16,), "activation": "tanh", "initialisation": "xavier", "product": True},
     }
     errors: dict[str, float] = {}
     first = None
     for name, network in branches.items():
         method = tf.TwoStep(
             trunk=trunk,
-            branch=tf.ProjectedNetwork(network, iterations=150),
-            inputs=tf.PerInput(encodings),
-            coordinates=tf.CoordinateSettings(is_rescaled=True),
+            branch=tf.NetworkBranch(**network, skip=False, iterations=150, ridge=0.0001, decay=0.0),
+            inputs=tf.PerInput(dict(encodings)),
+            coordinates=tf.Coordinates(rescale=True),
+            weights="none",
         )
         result = tf.fit(train, method, key=0, trunk_result=first)
         first = result.trunk_result

@@ -34,12 +34,14 @@ def main() -> dict[str, float]:
     train, test = data.take(slice(0, 160)), data.take(slice(160, 200))
 
     method = tf.TwoStep(
-        trunk=tf.ProjectedTrunk(tf.TrunkSettings((1, 30, 30, 11), "tanh", "xavier"), iterations=400, starts=1),
-        branch=tf.LinearRidge(),
+        trunk=tf.NetworkTrunk(
+            hidden=(30, 30), width=11, activation="tanh", initialisation="xavier", iterations=400, starts=1
+        ),
+        branch=tf.Linear(),
         inputs=tf.StandardisedInputs(),
-        coordinates=tf.CoordinateSettings(is_rescaled=True),
-        # Both start at rest: at t- (the lower end of t) every output is 0, exactly. Position counts twice.
-        outputs=tf.OutputSettings(fixed=("t-",), channel_weights=(1.0, 2.0)),
+        coordinates=tf.Coordinates(rescale=True),
+        output=tf.Output(fixed=("t-",), channel_weights=(1.0, 2.0)),
+        weights="none",
     )
     operator = tf.fit(train, method, key=0).operator
 

@@ -14,9 +14,10 @@ import jax.random as jr
 import numpy as np
 
 import trunkfirst as tf
+from trunkfirst.encoders import AbstractEncoder
 from trunkfirst.linear import compress
 from trunkfirst.minimisers import AbstractFeatures, SeparableProblem, minimise
-from trunkfirst.networks import AbstractEncoder, Perceptron, Trunk
+from trunkfirst.networks import Perceptron, Trunk
 
 
 class Bells(AbstractEncoder):
@@ -66,7 +67,7 @@ def main(*, iterations: int = 200) -> dict[str, float]:
 
         # Step 2: any regressor, on standardised inputs; then everything in one operator.
         encoder = tf.StandardisedInputs().fit_in(train, np.dtype(np.float64))
-        regression = tf.KernelRidge().fit(encoder(jnp.asarray(inputs[:100])), targets, key=jr.key(1))
+        regression = tf.Kernel().fit(encoder(jnp.asarray(inputs[:100])), targets, key=jr.key(1))
         operator = tf.Operator(encoder, regression.branch, trunk, jnp.asarray(basis.transform))
 
     # Predicting, gradients and errors work as usual. Saving and export know the library's own networks alone.

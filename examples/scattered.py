@@ -28,9 +28,13 @@ def main() -> dict[str, float]:
     print(f"{data.samples} samples with {data.counts.min()} to {data.counts.max()} points each")
 
     method = tf.TwoStep(
-        trunk=tf.ProjectedTrunk(tf.TrunkSettings((2, 20, 20, 12), "tanh", "xavier"), iterations=150, starts=1),
-        branch=tf.KernelRidge(),
+        trunk=tf.NetworkTrunk(
+            hidden=(20, 20), width=12, activation="tanh", initialisation="xavier", iterations=150, starts=1
+        ),
+        branch=tf.Kernel(),
         inputs=tf.StandardisedInputs(),
+        coordinates=tf.Coordinates(rescale=False),
+        weights="none",
     )
     result = tf.fit(data.take(slice(0, 120)), method, key=0)
     test = data.take(slice(120, 150))

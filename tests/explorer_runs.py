@@ -9,11 +9,13 @@ import numpy as np
 from helpers import make_network
 
 from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.encoders import Elementwise, Identity
 from trunkfirst.evaluation import evaluate
 from trunkfirst.files import write_json, write_manifest, write_npz
-from trunkfirst.networks import Boundary, Elementwise, Identity, Operator, OutputMap, Trunk, save
-from trunkfirst.runs._arrays import evaluation_arrays
-from trunkfirst.runs._memory import remember, write_memory
+from trunkfirst.networks import Operator, Trunk, save
+from trunkfirst.output_map import Boundary, OutputMap
+from trunkfirst.runs.evaluation_arrays import evaluation_arrays
+from trunkfirst.training_summary import summarise, write_summary
 
 RNG = np.random.default_rng(0)
 HOSTILE = "</script><script>document.title = 'taken'</script><b>"
@@ -93,7 +95,7 @@ MAKERS = {"numbers": numbers, "logarithm": logarithm, "functions": functions, "s
 def write_run(folder: Path, operator: Operator, data: OperatorData, *, tested: bool = True) -> None:
     """A run folder around an operator that nobody trained."""
     save(operator, folder / "model")
-    write_memory(folder, remember(data.take(np.arange(16)), None))
+    write_summary(folder, summarise(data.take(np.arange(16)), None))
     metrics: dict[str, Any] = {"problem": HOSTILE, "samples": {"train": 16, "test": 4}}
     if tested:
         test = data.take(np.arange(16, 20))

@@ -16,31 +16,23 @@ import numpy as np
 import pytest
 from helpers import make_network
 
+from trunkfirst.coordinates import Coordinates, FourierFeatures, Periodic
+from trunkfirst.encoders import ELEMENTWISE, Chain, Elementwise, Identity, Parallel, Standardise
 from trunkfirst.networks import (
     ACTIVATIONS,
-    ELEMENTWISE,
     MATERN,
-    Boundary,
-    Chain,
-    Coefficients,
     ConvolutionFeatures,
-    Coordinates,
-    Elementwise,
     FeatureBranch,
-    FourierFeatures,
-    Identity,
     KernelBranch,
     LayerFeatures,
     Operator,
-    OutputMap,
-    Parallel,
-    Periodic,
     ProductFeatures,
     SkipFeatures,
     StackedBranch,
-    Standardise,
     Trunk,
 )
+from trunkfirst.output_map import Boundary, OutputMap
+from trunkfirst.theory.known_rates import Coefficients
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.uniform(0.5, 2.0, (7, 12)), RNG.uniform(-1, 1, (5, 2))

@@ -10,15 +10,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import AnyData, OperatorData, ShardedData, read_data
+from trunkfirst.encode import make_fields
+from trunkfirst.encoders import Identity, RawInputs
+from trunkfirst.fields import AbstractFields
+from trunkfirst.fitting import fit_method
 from trunkfirst.linear import QR
 from trunkfirst.minimisers import Adam
-from trunkfirst.networks import Identity, Operator, Perceptron, StackedBranch, Trunk
-from trunkfirst.regressors import BranchSettings, NetworkRegressor
-from trunkfirst.training import FitResult, JointTrunk, Monolithic, TrunkSettings, TwoStep, fit
+from trunkfirst.monolithic import Monolithic
+from trunkfirst.networks import Operator, Perceptron, StackedBranch, Trunk
+from trunkfirst.regressors import BranchNetwork, JointBranch
+from trunkfirst.trained import Trained
+from trunkfirst.trunks import JointTrunk, TrunkNetwork
+from trunkfirst.two_step import TwoStep
 
-TRUNK = TrunkSettings((2, 6, 4), "tanh", "xavier")
-BRANCH = BranchSettings((6,), "tanh", "xavier")
+TRUNK: dict[str, Any] = {"hidden": (6,), "width": 4, "activation": "tanh", "initialisation": "xavier"}
+PLAIN: dict[str, Any] = {
+    "inputs": RawInputs(),
+    "coordinates": Coordinates(rescale=False),
+    "weights": "none",
+}
+"""The paper's way: inputs and points as they are, every sample with the same weight."""
+BRANCH: dict[str, Any] = {"hidden": (6,), "activation": "tanh", "initialisation": "xavier"}
+
+
+def as_fields(data: AnyData) -> AbstractFields:
+    """The fields of `data` as they are: no encoding, no output map."""
+    weights = None if data.sample_weights is None else np.repeat(data.sample_weights[:, None], data.channels, 1)
+    return make_fields(data, Identity(), None, weights)
 
 
 def waves(samples: int = 12, points: int = 30, *, sensors: int = 2, seed: int = 0, **more: Any) -> OperatorData:
@@ -42,14 +62,20 @@ def two_step(*, iterations: int = 5, rate: float = 1e-2, **more: Any) -> TwoStep
     step1 = {name: more.pop(name) for name in ("p", "batches") if name in more}
     minimiser = Adam(rate)
     return TwoStep(
-        JointTrunk(TRUNK, minimiser, iterations, **step1),
-        **{"branch": NetworkRegressor(BRANCH, minimiser, iterations), "orthonormalise": QR(), **more},
+        JointTrunk(**TRUNK, minimiser=minimiser, iterations=iterations, **step1),
+        **{
+            "branch": JointBranch(**BRANCH, minimiser=minimiser, iterations=iterations),
+            "orthonormalise": QR(),
+            **PLAIN,
+            **more,
+        },
     )
 
 
 def monolithic(*, iterations: int = 5, rate: float = 1e-2, **more: Any) -> Monolithic:
     """A small monolithic method."""
-    return Monolithic(**{"trunk": TRUNK, "branch": BRANCH, **more}, minimiser=Adam(rate), iterations=iterations)
+    networks = {"trunk": TrunkNetwork(**TRUNK), "branch": BranchNetwork(**BRANCH)}
+    return Monolithic(**{**networks, **PLAIN, **more}, minimiser=Adam(rate), iterations=iterations)
 
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -60,9 +86,9 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 
 @ft.cache
-def fitted(name: str) -> FitResult:
+def fitted(name: str) -> Trained:
     """A short fit of `waves()`, shared because compiling takes longer than fitting."""
-    return fit(waves(), METHODS[name](), key=0)
+    return fit_method(waves(), METHODS[name](), key=0)
 
 
 def arrays_of(tree: Any) -> list[np.ndarray]:

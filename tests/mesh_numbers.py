@@ -15,8 +15,10 @@ import jax.flatten_util
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from helpers import BRANCH, TRUNK, make_network, waves
+from helpers import BRANCH, TRUNK, as_fields, make_network, waves
+from trunkfirst.training import _stream as stream
 
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import ShardedData, ShardFolder, write_shards
 from trunkfirst.distributed.mesh import replicate_like, use_devices
 from trunkfirst.distributed.processes import (
@@ -26,30 +28,30 @@ from trunkfirst.distributed.processes import (
     leave_processes,
     process_shard,
 )
+from trunkfirst.encode import encode
+from trunkfirst.encoders import RawInputs, StandardisedInputs
 from trunkfirst.evaluation import evaluate
+from trunkfirst.fields import Fields
+from trunkfirst.fitting import fit_method
 from trunkfirst.linear import QR, RowFactor, compress, low_rank, tall_qr
 from trunkfirst.minimisers import Adam, minimise
-from trunkfirst.regressors import ProjectedNetwork
+from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.regressors import _stored_rows as stored_rows
-from trunkfirst.regressors._network import RegressionLoss, spread_loss
-from trunkfirst.training import (
-    Fields,
-    ProjectedTrunk,
-    StandardisedInputs,
-    TwoStep,
-    as_fields,
-    fit,
-    reuse_trunk,
-    trunk_problems,
-)
-from trunkfirst.training import _stream as stream
-from trunkfirst.training import prepare as make_ready
+from trunkfirst.regressors.network import NetworkBranch, RegressionLoss, spread_loss
+from trunkfirst.trunks import reuse_trunk
+from trunkfirst.two_step import TwoStep
 
 DOUBLE = np.dtype(np.float64)
 # Neither number is divisible by 2 or 4.
 DATA, TEST = waves(131, 33), waves(20, 33, seed=1)
-STEP1 = ProjectedTrunk(TRUNK, Adam(), iterations=100, starts=1)
-STREAMED = TwoStep(STEP1, ProjectedNetwork(BRANCH, iterations=0), inputs=StandardisedInputs(), is_relative=True)
+STEP1 = NetworkTrunk(**TRUNK, minimiser=Adam(), iterations=100, starts=1)
+STREAMED = TwoStep(
+    STEP1,
+    NetworkBranch(**BRANCH, skip=False, iterations=0, ridge=0.0001, decay=0.0),
+    inputs=StandardisedInputs(),
+    weights="relative",
+    coordinates=Coordinates(rescale=False),
+)
 SHARDS = 14
 # Of what `shard_numbers` gives, that which does not depend on the processes.
 FROM_SHARDS = (
@@ -77,7 +79,7 @@ def collectives(compiled: Any) -> str:
 def numbers() -> dict[str, Any]:
     """The quantities, by name."""
     fields = as_fields(DATA)
-    problem = trunk_problems(fields, DOUBLE)(1e-3)
+    problem = fields.problem(DOUBLE)(1e-3)
     start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
     compiled = value_and_gradient.lower(problem, start).compile()
     value, gradient = compiled(problem, start)
@@ -127,12 +129,12 @@ def from_shards(data: ShardedData) -> dict[str, Any]:
         mock.patch.object(stream, "_MOST_SAMPLES", 40),
         mock.patch.object(stored_rows, "_MOST_ROWS", 50),
     ):
-        fields = make_ready(data, STREAMED, DOUBLE).fields
-        problem = trunk_problems(fields, DOUBLE)(1e-3)
+        fields = encode(data, STREAMED, DOUBLE).fields
+        problem = fields.problem(DOUBLE)(1e-3)
         start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
         value, gradient = value_and_gradient(problem, start)
         step1 = reuse_trunk(TRUNK.make(dtype=DOUBLE, key=jr.key(1)), fields)
-        result = fit(data, STREAMED, trunk_result=step1)
+        result = fit_method(data, STREAMED, trunk_result=step1)
     assert isinstance(fields, Fields)
     assert fields.factor is not None
     return {
@@ -160,8 +162,14 @@ def shard_numbers() -> dict[str, Any]:
 
 def error() -> float:
     """Mean test error of a whole fit."""
-    method = TwoStep(STEP1, ProjectedNetwork(BRANCH, Adam(1e-2), iterations=20))
-    return float(evaluate(fit(DATA, method).operator, TEST).errors.mean())
+    method = TwoStep(
+        STEP1,
+        NetworkBranch(**BRANCH, skip=False, minimiser=Adam(0.01), iterations=20, ridge=0.0001, decay=0.0),
+        inputs=RawInputs(),
+        coordinates=Coordinates(rescale=False),
+        weights="none",
+    )
+    return float(evaluate(fit_method(DATA, method).operator, TEST).errors.mean())
 
 
 def branch_loss() -> np.ndarray:

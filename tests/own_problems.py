@@ -12,8 +12,12 @@ import pytest
 from helpers import make_network
 
 from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.encode import encode
+from trunkfirst.fitting import FitResult, fit_method
+from trunkfirst.method import AbstractMethod
 from trunkfirst.networks import Operator, Perceptron, Trunk, load, save
-from trunkfirst.training import FitResult, Method, TwoStep, fit, prepare, reuse_trunk
+from trunkfirst.trunks import reuse_trunk
+from trunkfirst.two_step import TwoStep
 
 DOUBLE = np.dtype(np.float64)
 Call = Callable[..., tuple[int, str, str]]
@@ -56,13 +60,13 @@ def known_trunk(coordinates: int = 1, functions: int = 20, seed: int = 5) -> Tru
 
 def fit_branch(data: Any, method: TwoStep, trunk: Trunk | None = None, **options: Any) -> FitResult:
     """`fit` behind a known trunk, because training a trunk compiles for seconds."""
-    return fit(data, method, trunk_result=known_step1(data, method, trunk), **options)
+    return fit_method(data, method, trunk_result=known_step1(data, method, trunk), **options)
 
 
-def known_step1(data: Any, method: Method, trunk: Trunk | None = None) -> Any:
+def known_step1(data: Any, method: AbstractMethod, trunk: Trunk | None = None) -> Any:
     """Step 1 of a known trunk."""
     with jax.enable_x64(True):
-        fields = prepare(data, method, DOUBLE).fields
+        fields = encode(data, method, DOUBLE).fields
         return reuse_trunk(trunk or known_trunk(fields.points.shape[1]), fields)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import DataError, UnknownNameError, ValueRangeError
-from trunkfirst.minimisers import Step
+from trunkfirst.minimisers import LogEntry
 from trunkfirst.networks import Perceptron
-from trunkfirst.regressors import ActiveNeurons
+from trunkfirst.regressors.active_neurons import ActiveNeurons
 
 SMALL = ActiveNeurons(width=12, iterations=6)
 
@@ -41,7 +41,7 @@ def fit(method, x, y, weights=None, seed=0, **more) -> Any:
 @pytest.mark.parametrize("features", [1, 3])
 def test_the_loss_never_rises(mode, seed, features):
     x, y = smooth(features=features, seed=seed)
-    steps: list[Step] = []
+    steps: list[LogEntry] = []
     method = dc.replace(SMALL, mode=mode, iterations=3 if mode == "sweep" else 12)
     result = fit(method, x, y, seed=seed, loss_unit=2.0, on_step=steps.append)
     losses = [step.loss for step in result.history]
@@ -127,7 +127,7 @@ def test_many_samples_are_scored_on_some(scoring_samples):
 
 
 def test_an_interrupt_returns_what_there_is():
-    def stop(step: Step):
+    def stop(step: LogEntry):
         if step.iteration == 2:
             raise KeyboardInterrupt
 

@@ -8,9 +8,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from trunkfirst.encoders import Identity
 from trunkfirst.errors import PredictOnlyError, SettingError, UsageError
-from trunkfirst.networks import Identity, Operator, PredictOnlyBranch, Trunk, make_perceptron, save
-from trunkfirst.regressors import SklearnRegressor
+from trunkfirst.networks import Operator, PredictOnlyBranch, Trunk, make_perceptron, save
+from trunkfirst.regressors.sklearn import Sklearn
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,7 @@ def test_any_estimator_predicts(coefficients):
     x, y = data(coefficients)
     estimator = Mean()
     steps = []
-    result = SklearnRegressor(estimator).fit(x, y, key=jr.key(0), loss_unit=2.0, on_step=steps.append)
+    result = Sklearn(estimator).fit(x, y, key=jr.key(0), loss_unit=2.0, on_step=steps.append)
     assert estimator.mean is None  # the one given stays as it was
     np.testing.assert_allclose(result.branch(x), np.repeat(np.mean(y, axis=0)[None], 50, axis=0), rtol=1e-12)
     assert result.loss == pytest.approx(float(np.mean(np.var(y, axis=0))), rel=1e-12)
@@ -66,7 +67,7 @@ def test_any_estimator_predicts(coefficients):
 
 def test_the_operator_predicts():
     x, y = data()
-    whole = operator(SklearnRegressor(Mean()).fit(x, y, key=jr.key(0)).branch)
+    whole = operator(Sklearn(Mean()).fit(x, y, key=jr.key(0)).branch)
     points = np.linspace(0, 1, 7)[:, None]
     expected = np.repeat(np.mean(y, axis=0)[None], 50, axis=0) @ np.asarray(whole.basis(points)).T
     np.testing.assert_allclose(whole.predict(np.asarray(x), points), expected, rtol=1e-12)
@@ -94,22 +95,22 @@ def test_saving_is_refused_before_anything_is_written(tmp_path):
 def test_weights_are_passed_on_or_refused():
     x, y = data()
     weights = jnp.linspace(0, 1, 50)
-    result = SklearnRegressor(WeightedMean()).fit(x, y, weights, key=jr.key(0))
+    result = Sklearn(WeightedMean()).fit(x, y, weights, key=jr.key(0))
     expected = np.average(y, axis=0, weights=np.asarray(weights))
     np.testing.assert_allclose(result.branch(x[:1])[0], expected, rtol=1e-12)
     with pytest.raises(SettingError, match="Mean takes no sample weights"):
-        SklearnRegressor(Mean()).fit(x, y, weights, key=jr.key(0))
+        Sklearn(Mean()).fit(x, y, weights, key=jr.key(0))
 
 
 def test_what_is_no_estimator_is_refused():
     with pytest.raises((UsageError, TypeError), match=r"fit.*predict|Estimator"):
-        SklearnRegressor(object())
+        Sklearn(object())
 
 
 def test_an_open_random_state_comes_from_the_key():
     neighbours = pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
     x, y = data()
-    method = SklearnRegressor(neighbours.ExtraTreesRegressor(5))
+    method = Sklearn(neighbours.ExtraTreesRegressor(5))
     first, again, other = (method.fit(x, y, key=jr.key(seed)).branch(x[:5] / 2) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -119,7 +120,7 @@ def test_an_open_random_state_comes_from_the_key():
 def test_scikit_learn_fits_a_line(coefficients):
     linear = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is not installed")
     x, y = data(coefficients)
-    result = SklearnRegressor(linear.LinearRegression()).fit(x, y, jnp.ones(50), key=jr.key(0))
+    result = Sklearn(linear.LinearRegression()).fit(x, y, jnp.ones(50), key=jr.key(0))
     assert result.loss < 1e-25
     points = np.linspace(0, 1, 7)[:, None]
     if coefficients == 2:

@@ -11,16 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trunkfirst.errors import (
-    OutputNotWritableError,
-)
-from trunkfirst.files import (
-    atomic_write,
-    remove_leftovers,
-    write_mat,
-    write_npz,
-    write_text,
-)
+from trunkfirst.errors import OutputNotWritableError
+from trunkfirst.files import atomic_write, remove_leftovers, write_mat, write_npz, write_text
 
 
 def write_half(path: Path, error: BaseException) -> None:

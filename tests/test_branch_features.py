@@ -14,14 +14,16 @@ import pytest
 from helpers import arrays_of, central_difference, has_same_bits, make_network, random_like
 from own_problems import DOUBLE, fit_branch, saved_and_loaded
 
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.encoders import Identity, RawInputs, StandardisedInputs
 from trunkfirst.errors import SettingError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.minimisers import Adam, SeparableProblem
+from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks import (
     AbstractBranchFeatures,
     FeatureBranch,
-    Identity,
     LayerFeatures,
     Operator,
     ProductFeatures,
@@ -29,13 +31,15 @@ from trunkfirst.networks import (
     Trunk,
     make_convolution,
 )
-from trunkfirst.regressors import BranchSettings, LinearRidge, ProjectedNetwork
-from trunkfirst.regressors._projected import HiddenFeatures
-from trunkfirst.training import ProjectedTrunk, StandardisedInputs, TrunkSettings, TwoStep, parse_encoding
+from trunkfirst.regressors.network import HiddenFeatures, NetworkBranch
+from trunkfirst.regressors.ridge import Linear
+from trunkfirst.two_step import TwoStep
 
 RNG = np.random.default_rng(0)
 INPUTS = RNG.normal(size=(7, 6))
-TRUNK = ProjectedTrunk(TrunkSettings((1, 40, 20), "tanh"))  # known, and so never trained
+TRUNK = NetworkTrunk(
+    hidden=(40,), width=20, activation="tanh", initialisation="he", starts=8
+)  # known, and so never trained
 QUICK = Adam(2e-2)  # compiles in half the time of L-BFGS
 
 
@@ -161,7 +165,9 @@ def test_value_and_gradient_with_weight_decay(name: str):
 
 def test_decay_counts_in_units_of_the_targets():
     """Targets in other units need no other decay."""
-    regressor = ProjectedNetwork(decay=0.5)
+    regressor = NetworkBranch(
+        hidden=(500,), activation="relu", initialisation="he", skip=False, decay=0.5, iterations=2000, ridge=0.0001
+    )
     with jax.enable_x64(True):
         targets = RNG.normal(size=(7, 2))
         problems = [regressor._problem(INPUTS, factor * targets, np.ones(7), 2) for factor in (1.0, 10.0)]
@@ -186,10 +192,26 @@ def product_of_two(samples: int, seed: int) -> OperatorData:
 def test_a_product_branch_learns_a_product():
     """Linear factors are all it takes; a linear branch cannot, however good its data."""
     train, new = product_of_two(60, 0), product_of_two(60, 1)
-    network = ProjectedNetwork(BranchSettings((16,), "tanh", "xavier", groups=()), QUICK, iterations=1, ridge=1e-6)
+    network = NetworkBranch(
+        hidden=(16,),
+        activation="tanh",
+        initialisation="xavier",
+        product=True,
+        skip=False,
+        minimiser=QUICK,
+        iterations=1,
+        ridge=1e-06,
+        decay=0.0,
+    )
     errors: dict[str, float] = {}
-    for name, regressor in (("product", network), ("linear", LinearRidge())):
-        method = TwoStep(TRUNK, regressor, inputs=parse_encoding("f=standardise,g=standardise"))
+    for name, regressor in (("product", network), ("linear", Linear())):
+        method = TwoStep(
+            TRUNK,
+            regressor,
+            inputs=parse_encoding("f=standardise,g=standardise"),
+            coordinates=Coordinates(rescale=False),
+            weights="none",
+        )
         result = fit_branch(train, method)
         errors[name] = evaluate(result.operator, new).errors.mean()
         if name == "product":
@@ -202,9 +224,24 @@ def test_a_product_branch_learns_a_product():
 
 def test_a_product_needs_an_encoder_for_each_input():
     """Behind a common encoder there is one group, and one group has no product."""
-    network = ProjectedNetwork(BranchSettings((16,), groups=()), QUICK, iterations=1)
+    network = NetworkBranch(
+        hidden=(16,),
+        activation="relu",
+        initialisation="he",
+        product=True,
+        skip=False,
+        minimiser=QUICK,
+        iterations=1,
+        ridge=0.0001,
+        decay=0.0,
+    )
     with pytest.raises(SettingError, match=r"several input functions.*f=standardise,g=standardise"):
-        fit_branch(product_of_two(20, 0), TwoStep(TRUNK, network, inputs=StandardisedInputs()))
+        fit_branch(
+            product_of_two(20, 0),
+            TwoStep(
+                TRUNK, network, inputs=StandardisedInputs(), coordinates=Coordinates(rescale=False), weights="none"
+            ),
+        )
 
 
 def test_a_convolution_branch_works_on_a_grid():
@@ -218,12 +255,18 @@ def test_a_convolution_branch_works_on_a_grid():
         return OperatorData({"f": InputFunction(f, grid_shape=(8,))}, x[:, None], np.outer(amount + 1, 1 + x))
 
     train, new = make(300, 0), make(60, 1)
-    settings = BranchSettings((6, 20), "relu", grid_shape=(8,))
+    settings = {"hidden": (6, 20), "activation": "relu", "initialisation": "he", "convolution": True}
     for name, regressor in (
-        ("convolution", ProjectedNetwork(settings, QUICK, iterations=300, ridge=1e-4)),
-        ("linear", LinearRidge()),
+        (
+            "convolution",
+            NetworkBranch(**settings, skip=False, minimiser=QUICK, iterations=300, ridge=0.0001, decay=0.0),
+        ),
+        ("linear", Linear()),
     ):
-        operator = fit_branch(train, TwoStep(TRUNK, regressor)).operator
+        operator = fit_branch(
+            train,
+            TwoStep(TRUNK, regressor, inputs=RawInputs(), coordinates=Coordinates(rescale=False), weights="none"),
+        ).operator
         errors[name] = evaluate(operator, new).errors.mean()
     assert errors["convolution"] < 0.3 * errors["linear"]
 
@@ -243,9 +286,15 @@ def test_a_skip_makes_linear_operators_simple():
 @pytest.mark.parametrize("name", ["product", "convolution", "skip and product"])
 def test_settings_make_what_they_say(name: str):
     settings = {
-        "product": BranchSettings((5, 4), groups=(2, 4)),
-        "convolution": BranchSettings((3, 4), grid_shape=(2, 3)),
-        "skip and product": BranchSettings((5, 4), skip=True, groups=(2, 4)),
+        "product": {"hidden": (5, 4), "activation": "relu", "initialisation": "he", "product": True},
+        "convolution": {"hidden": (3, 4), "activation": "relu", "initialisation": "he", "convolution": True},
+        "skip and product": {
+            "hidden": (5, 4),
+            "activation": "relu",
+            "initialisation": "he",
+            "skip": True,
+            "product": True,
+        },
     }[name]
     with jax.enable_x64(True):
         features = settings.make_features(6, dtype=DOUBLE, key=jr.key(0))

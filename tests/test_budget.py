@@ -11,17 +11,21 @@ import pytest
 from helpers import make_network
 from own_problems import fit_branch
 
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.encoders import Identity, RawInputs
+from trunkfirst.error_budget import ErrorBudget, error_budget, input_weights, nearest_samples
 from trunkfirst.errors import DataError
-from trunkfirst.evaluation import ErrorBudget, error_budget, input_weights, nearest_samples
 from trunkfirst.linear import QR
 from trunkfirst.minimisers import Adam
-from trunkfirst.networks import Boundary, Identity, Operator, OutputMap, Perceptron, Trunk
-from trunkfirst.regressors import KernelRidge, LinearRidge
+from trunkfirst.networks import Operator, Perceptron, Trunk
+from trunkfirst.output_map import Boundary, OutputMap
+from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.theory import Diagnosis, Evidence, check_assumptions, diagnose, gather_evidence
 from trunkfirst.theory.assumptions import sensor_gap_rate
 from trunkfirst.theory.remedies import branch_shares, trunk_shares
-from trunkfirst.training import JointTrunk, TrunkSettings, TwoStep
+from trunkfirst.trunks import JointTrunk
+from trunkfirst.two_step import TwoStep
 
 SENSORS, FINE = np.linspace(0, 1, 15), np.linspace(0, 1, 81)
 WEIGHTS = np.where((FINE == 0) | (FINE == 1), 0.5, 1.0)
@@ -236,16 +240,26 @@ class Setting:
     width: int = 8
     points: str = "many"
     samples: int = 200
-    branch: Any = KernelRidge(ridge=1e-6)
+    branch: Any = Kernel(ridge=1e-06)
 
 
 @ft.cache
 def evidence(setting: Setting) -> Evidence:
     points = MANY if setting.points == "many" else FEW
     method = TwoStep(
-        JointTrunk(TrunkSettings((1, setting.width, setting.width), "sine"), Adam(1e-3), 1),
+        JointTrunk(
+            hidden=(setting.width,),
+            width=setting.width,
+            activation="sine",
+            initialisation="he",
+            minimiser=Adam(0.001),
+            iterations=1,
+        ),
         branch=setting.branch,
         orthonormalise=QR(),
+        inputs=RawInputs(),
+        coordinates=Coordinates(rescale=False),
+        weights="none",
     )
     train = rotating(setting.samples, points, seed=1)
     operator = fit_branch(train, method, cosines(setting.width), key=0).operator
@@ -258,7 +272,7 @@ SPOILT = {
     "width": (Setting(width=2), Setting(width=12)),
     "points": (Setting(points="few"), Setting()),
     "samples": (Setting(samples=8), Setting()),
-    "branch": (Setting(branch=LinearRidge()), Setting()),
+    "branch": (Setting(branch=Linear()), Setting()),
 }
 
 

@@ -11,38 +11,30 @@ import pytest
 from helpers import has_same_bits, make_network
 from own_problems import fit_branch, saved_and_loaded
 
+from trunkfirst.coordinates import Coordinates, FourierFeatures, Periodic
 from trunkfirst.data import OperatorData, ScatteredData
+from trunkfirst.encoders import Chain, Identity, Parallel, Standardise, StandardisedInputs
 from trunkfirst.errors import SettingError
 from trunkfirst.evaluation import evaluate
+from trunkfirst.fitting import FitResult
+from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks import (
-    Boundary,
-    Chain,
     FeatureBranch,
-    FourierFeatures,
-    Identity,
     LayerFeatures,
     Operator,
-    OutputMap,
-    Parallel,
-    Periodic,
     ProductFeatures,
     SkipFeatures,
-    Standardise,
     Trunk,
     _operator,
 )
-from trunkfirst.regressors import KernelRidge
-from trunkfirst.training import (
-    FitResult,
-    OutputSettings,
-    ProjectedTrunk,
-    StandardisedInputs,
-    TrunkSettings,
-    TwoStep,
-)
+from trunkfirst.output_map import Boundary, Output, OutputMap
+from trunkfirst.regressors.ridge import Kernel
+from trunkfirst.two_step import TwoStep
 
-KNOWN = ProjectedTrunk(TrunkSettings((1, 40, 20), "tanh"))  # never trained
-METHOD = TwoStep(KNOWN, KernelRidge(), inputs=StandardisedInputs(), is_relative=True)
+KNOWN = NetworkTrunk(hidden=(40,), width=20, activation="tanh", initialisation="he", starts=8)  # never trained
+METHOD = TwoStep(
+    KNOWN, Kernel(), inputs=StandardisedInputs(), weights="relative", coordinates=Coordinates(rescale=False)
+)
 
 
 def truth(inputs: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -143,14 +135,14 @@ def test_scattered_channels():
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 2.0, 3.0), (1.0, 0.0), (1.0, float("nan"))])
 def test_bad_channel_weights(weights: tuple[float, ...]):
     with pytest.raises(SettingError, match="expected 2 positive numbers"):
-        OutputSettings(channel_weights=weights).fit(velocity_and_pressure(5))
+        Output(channel_weights=weights).fit(velocity_and_pressure(5))
 
 
 def test_a_fixed_side_of_several_channels_is_zero():
     data = velocity_and_pressure(5)
     with pytest.raises(SettingError, match="with several channels it can be 0 alone"):
-        OutputSettings(("x-",), 1.0).fit(data)
-    assert OutputSettings(("x-",)).fit(data) is not None
+        Output(("x-",), 1.0).fit(data)
+    assert Output(("x-",)).fit(data) is not None
 
 
 # -- operators made of all parts: derivatives, files

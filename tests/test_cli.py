@@ -17,10 +17,11 @@ from helpers import read_file
 
 import trunkfirst
 from trunkfirst import runs
-from trunkfirst.cli import _console, train
+from trunkfirst.cli import _console
 from trunkfirst.cli._app import app, main
 from trunkfirst.data import OperatorData
 from trunkfirst.files import read_json, verify_manifest
+from trunkfirst.fitting import train
 from trunkfirst.networks import load
 from trunkfirst.problems import make_data
 from trunkfirst.runs import _prepare as runs_prepare
@@ -359,7 +360,8 @@ os.sched_setaffinity(0, range(int(sys.argv[1])))
 from trunkfirst.cli import _limit_threads
 _limit_threads()
 import hashlib, equinox, jax, numpy as np
-from trunkfirst.training import Fields, ProjectedTrunk, TrunkSettings, trunk_problems
+from trunkfirst.fields import Fields
+from trunkfirst.network_trunk import NetworkTrunk
 points = np.random.default_rng(0).uniform(size=(4000, 2))
 with jax.enable_x64(True):
     network = TrunkSettings((2, 20, 20), "tanh", "xavier")

@@ -8,6 +8,7 @@ import pytest
 from helpers import waves
 
 from trunkfirst.cli._settings import resolve
+from trunkfirst.encoders import BasisInputs, RawInputs, StandardisedInputs
 from trunkfirst.errors import (
     DataError,
     SettingError,
@@ -18,20 +19,14 @@ from trunkfirst.errors import (
 )
 from trunkfirst.files import read_toml
 from trunkfirst.linear import QR, SVD
+from trunkfirst.losses import Batches
 from trunkfirst.minimisers import Adam
+from trunkfirst.monolithic import Monolithic
+from trunkfirst.presets import preset_method
 from trunkfirst.problems import problem_names
-from trunkfirst.runs import (
-    RunConfig,
-    build_method,
-    load_config,
-    make_config,
-    merge,
-    parse_setting,
-    preset_values,
-    put,
-    to_toml,
-)
-from trunkfirst.training import BasisInputs, Batches, Monolithic, RawInputs, StandardisedInputs, TwoStep
+from trunkfirst.runs.config import RunConfig, load_config, make_config
+from trunkfirst.settings import merge, parse_setting, put, to_toml
+from trunkfirst.two_step import TwoStep
 
 NAME = "nonlinear-conductivity"
 METHODS = ("two-step", "two-step-without-qr", "monolithic")
@@ -120,7 +115,7 @@ def test_preset_is_the_papers(problem: str):
 
 def test_unknown_preset():
     with pytest.raises(UnknownNameError, match=r"no preset 'quick'; choose one of: .*paper"):
-        preset_values("quick", NAME)
+        preset_method("quick", NAME)
 
 
 # -- messages

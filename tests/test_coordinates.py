@@ -9,31 +9,15 @@ import pytest
 from helpers import has_same_bits, make_network, waves
 from own_problems import DOUBLE, fit_branch, known_trunk, saved_and_loaded
 
+from trunkfirst.coordinates import Coordinates, FourierFeatures, Periodic
 from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.encoders import Chain, Identity, Parallel, PerInput, RawInputs, Standardise
 from trunkfirst.errors import DataError, SettingError
 from trunkfirst.evaluation import evaluate
-from trunkfirst.networks import (
-    Chain,
-    FourierFeatures,
-    Identity,
-    Operator,
-    Parallel,
-    Periodic,
-    Standardise,
-    Trunk,
-    fit_principal,
-    fit_standardise,
-    principal_modes,
-)
-from trunkfirst.regressors import LinearRidge
-from trunkfirst.training import (
-    CoordinateSettings,
-    PerInput,
-    ProjectedTrunk,
-    TrunkSettings,
-    TwoStep,
-    parse_encoding,
-)
+from trunkfirst.network_trunk import NetworkTrunk
+from trunkfirst.networks import Operator, Trunk, fit_principal, fit_standardise, principal_modes
+from trunkfirst.regressors.ridge import Linear
+from trunkfirst.two_step import TwoStep
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.uniform([0, 10], [2, 30], (40, 2))
@@ -42,7 +26,7 @@ NAMED = OperatorData(
 )  # only the points matter
 
 
-def encode(settings: CoordinateSettings, points: np.ndarray = POINTS, data: OperatorData = NAMED) -> np.ndarray:
+def encode(settings: Coordinates, points: np.ndarray = POINTS, data: OperatorData = NAMED) -> np.ndarray:
     with jax.enable_x64(True):
         return np.asarray(settings.fit_in(data, DOUBLE)(jnp.asarray(points)))
 
@@ -52,32 +36,39 @@ def encode(settings: CoordinateSettings, points: np.ndarray = POINTS, data: Oper
 
 def test_nothing_is_the_identity():
     with jax.enable_x64(True):
-        assert isinstance(CoordinateSettings().fit_in(NAMED, DOUBLE), Identity)
+        assert isinstance(Coordinates(rescale=False).fit_in(NAMED, DOUBLE), Identity)
 
 
 def test_rescaled_points_fill_the_box():
-    found = encode(CoordinateSettings(is_rescaled=True))
+    found = encode(Coordinates(rescale=True))
     assert np.allclose(found.min(axis=0), -1)
     assert np.allclose(found.max(axis=0), 1)
 
 
 def test_a_coordinate_that_never_changes_becomes_zero():
     flat = OperatorData(np.ones((3, 1)), POINTS * [1, 0] + [0, 7], np.ones((3, 40)))
-    found = encode(CoordinateSettings(is_rescaled=True), flat.points, flat)
+    found = encode(Coordinates(rescale=True), flat.points, flat)
     assert not found[:, 1].any()
     assert np.ptp(found[:, 0]) == pytest.approx(2.0)
 
 
 def test_periodic_coordinates_are_cosine_and_sine():
-    found = encode(CoordinateSettings(periods=(("x", 5.0),)))
+    found = encode(
+        Coordinates(
+            rescale=False,
+            periods={
+                "x": 5.0,
+            },
+        )
+    )
     angle = 2 * np.pi * POINTS[:, 1] / 5
     assert np.allclose(found, np.stack([POINTS[:, 0], np.cos(angle), np.sin(angle)], axis=1), rtol=0, atol=1e-13)
 
 
 def test_fourier_features_are_waves_of_the_rescaled_point():
-    settings = CoordinateSettings(fourier=4, cycles=2.0)
+    settings = Coordinates(rescale=False, fourier=4, cycles=2.0)
     found = encode(settings)
-    scaled = encode(CoordinateSettings(is_rescaled=True))
+    scaled = encode(Coordinates(rescale=True))
     assert np.allclose(found[:, :2], scaled, rtol=0, atol=1e-15)
     assert np.allclose(found[:, 2:6] ** 2 + found[:, 6:] ** 2, 1.0, rtol=0, atol=1e-14)
     with jax.enable_x64(True):
@@ -94,14 +85,20 @@ def test_fourier_features_are_waves_of_the_rescaled_point():
 @pytest.mark.parametrize(
     "settings",
     [
-        CoordinateSettings(),
-        CoordinateSettings(is_rescaled=True),
-        CoordinateSettings(periods=(("t", 2.0), ("x", 5.0))),
-        CoordinateSettings(fourier=3),
-        CoordinateSettings(True, (("x", 5.0),), 4),
+        Coordinates(rescale=False),
+        Coordinates(rescale=True),
+        Coordinates(rescale=False, periods={"t": 2.0, "x": 5.0}),
+        Coordinates(rescale=False, fourier=3),
+        Coordinates(
+            rescale=True,
+            periods={
+                "x": 5.0,
+            },
+            fourier=4,
+        ),
     ],
 )
-def test_the_number_of_features_is_known_beforehand(settings: CoordinateSettings):
+def test_the_number_of_features_is_known_beforehand(settings: Coordinates):
     assert encode(settings).shape == (40, settings.features(2))
 
 
@@ -110,16 +107,32 @@ def test_the_number_of_features_is_known_beforehand(settings: CoordinateSettings
 )
 def test_bad_periods(periods: tuple[tuple[str, float], ...]):
     with pytest.raises(SettingError, match=r"trunk.periods: . = .*; give a positive period for one of .* t, x"):
-        encode(CoordinateSettings(periods=periods))
+        encode(Coordinates(rescale=False, periods=dict(periods)))
 
 
 # -- what comes of it
 
 
 @pytest.mark.parametrize(
-    "settings", [CoordinateSettings(periods=(("x", 0.5),)), CoordinateSettings(True, (("x", 0.5),), 3, 0.2)]
+    "settings",
+    [
+        Coordinates(
+            rescale=False,
+            periods={
+                "x": 0.5,
+            },
+        ),
+        Coordinates(
+            rescale=True,
+            periods={
+                "x": 0.5,
+            },
+            fourier=3,
+            cycles=0.2,
+        ),
+    ],
 )
-def test_a_periodic_operator_is_periodic(settings: CoordinateSettings, tmp_path: Path):
+def test_a_periodic_operator_is_periodic(settings: Coordinates, tmp_path: Path):
     """u = a sin(4 pi x) + b, seen on one and a half periods; right on all others, and repeating to 1e-12."""
     inputs = RNG.normal(size=(10, 2))
     x = np.sort(RNG.uniform(0, 0.75, 60))[:, None]
@@ -128,10 +141,12 @@ def test_a_periodic_operator_is_periodic(settings: CoordinateSettings, tmp_path:
         return inputs[:, :1] * np.sin(4 * np.pi * x.T) + inputs[:, 1:]
 
     features = settings.features(1)
-    trunk = ProjectedTrunk(TrunkSettings((features, 40, 20)))
+    trunk = NetworkTrunk(hidden=(40,), width=20, activation="relu", initialisation="he", starts=8)
     data = OperatorData(inputs, x, truth(x))
     operator = fit_branch(
-        data, TwoStep(trunk, LinearRidge(), coordinates=settings), known_trunk(features)
+        data,
+        TwoStep(trunk, Linear(), coordinates=settings, inputs=RawInputs(), weights="none"),
+        known_trunk(features),
     ).operator
     values = operator.predict(inputs, x)
     for periods in (1, -2, 5):
@@ -151,10 +166,16 @@ def test_fourier_features_learn_what_oscillates():
     outputs = inputs[:, :1] * np.sin(40 * np.pi * x.T) + inputs[:, 1:]
     data = OperatorData(inputs, x, outputs)
     errors: list[float] = []
-    for settings in (CoordinateSettings(is_rescaled=True), CoordinateSettings(fourier=40, cycles=25.0)):
+    for settings in (Coordinates(rescale=True), Coordinates(rescale=False, fourier=40, cycles=25.0)):
         features = settings.features(1)
         trunk = Trunk(make_network(features, 81, seed=5))  # linear in the features
-        method = TwoStep(ProjectedTrunk(TrunkSettings((features, 81))), LinearRidge(), coordinates=settings)
+        method = TwoStep(
+            NetworkTrunk(hidden=(), width=81, activation="relu", initialisation="he", starts=8),
+            Linear(),
+            coordinates=settings,
+            inputs=RawInputs(),
+            weights="none",
+        )
         errors.append(evaluate(fit_branch(data, method, trunk).operator, data).errors.mean())
     assert errors[1] < 0.1 * errors[0]
 

@@ -11,14 +11,7 @@ import pytest
 from helpers import read_file
 
 from trunkfirst.cli._app import main
-from trunkfirst.data import (
-    OperatorData,
-    ScatteredData,
-    check_data,
-    scattered_from_lists,
-    spectrum,
-    write_data,
-)
+from trunkfirst.data import OperatorData, ScatteredData, check_data, scattered_from_lists, spectrum, write_data
 from trunkfirst.linear import trunk_limit
 
 SAMPLES, POINTS = 30, 40

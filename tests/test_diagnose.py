@@ -15,18 +15,24 @@ from helpers import make_network
 from own_problems import Call, antiderivative, fit_branch, known_trunk
 
 from trunkfirst.cli import _diagnose
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData, read_data, scattered_from_lists, write_data
+from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.files import read_json, read_npz, verify_manifest, write_json, write_manifest, write_text
 from trunkfirst.minimisers import Adam
-from trunkfirst.networks import Operator, OutputMap, Trunk, fit_standardise, load, save
+from trunkfirst.networks import Operator, Trunk, fit_standardise, load, save
+from trunkfirst.output_map import OutputMap
 from trunkfirst.problems import make_data
-from trunkfirst.regressors import LinearRidge
+from trunkfirst.regressors.ridge import Linear
 from trunkfirst.report import write_report
 from trunkfirst.runs import _diagnose as room
-from trunkfirst.runs import gather_case, make_config, prepare, to_toml
-from trunkfirst.training import JointTrunk, TrunkSettings, TwoStep
+from trunkfirst.runs.config import make_config
+from trunkfirst.runs.diagnose import gather_case
+from trunkfirst.settings import to_toml
+from trunkfirst.trunks import JointTrunk
+from trunkfirst.two_step import TwoStep
 
 
 def finer(points: int = 101, samples: int = 40) -> OperatorData:
@@ -44,7 +50,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_data(antiderivative(40), folder / "train.npz")
     config = make_config({"data": {"file": str(folder / "train.npz")}})
     prepared = prepare(config)
-    method = TwoStep(JointTrunk(TrunkSettings((1, 40, 8), "tanh"), Adam(1e-3), 1), LinearRidge(ridge=1e-3))
+    method = TwoStep(
+        JointTrunk(
+            hidden=(40,), width=8, activation="tanh", initialisation="he", minimiser=Adam(0.001), iterations=1
+        ),
+        Linear(ridge=0.001),
+        inputs=RawInputs(),
+        coordinates=Coordinates(rescale=False),
+        weights="none",
+    )
     operator = fit_branch(prepared.all_but_test, method, known_trunk(functions=8), key=0).operator
     save(operator, folder / "run" / "model")
     write_text(folder / "run" / "config.toml", to_toml(config))

@@ -6,8 +6,8 @@ import matplotlib as mpl
 import pytest
 from helpers import METHODS, fitted, two_step, waves
 
-from trunkfirst.regressors import LinearRidge
-from trunkfirst.training import fit
+from trunkfirst.fitting import fit_method
+from trunkfirst.regressors.ridge import Linear
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_figure_has_a_panel_for_each_step(name, titles):
 
 @pytest.mark.usefixtures("_headless")
 def test_a_branch_in_closed_form_is_a_dot(tmp_path):
-    _, step2 = fit(waves(), two_step(branch=LinearRidge()), key=0).plot()
+    _, step2 = fit_method(waves(), two_step(branch=Linear()), key=0).plot()
     assert step2.lines[1].get_marker() == "o"
     figure = step2.get_figure(root=True)
     assert figure is not None

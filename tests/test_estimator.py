@@ -28,7 +28,6 @@ import trunkfirst as tf
 from trunkfirst.data import OperatorData
 from trunkfirst.errors import DataError, PrecisionError, UnknownNameError, ValueRangeError, WidthError
 from trunkfirst.estimator import _two_step_deeponet
-from trunkfirst.runs import own_values
 
 # Checks with samples of a number of their own, for which everything is compiled anew.
 SLOW = {

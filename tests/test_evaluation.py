@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from helpers import fitted, make_network, waves
 
+from trunkfirst.encoders import Identity
 from trunkfirst.evaluation import Evaluation, conditional_optimum, evaluate
 from trunkfirst.linear import projection, relative_errors
-from trunkfirst.networks import Identity, Operator, Trunk
+from trunkfirst.networks import Operator, Trunk
 
 METHODS = pytest.mark.parametrize("method", ["two-step", "two-step-without-qr", "monolithic"])
 WEIGHTS = np.random.default_rng(0).uniform(0.5, 1.5, 30)

@@ -3,11 +3,19 @@
 import numpy as np
 import pytest
 
-from trunkfirst.regressors import ActiveNeurons
-from trunkfirst.regressors._exchange import Neurons, Samples, exchange_gains, fit_output, gain_bounds, products
-from trunkfirst.regressors._neuron_journey import NeuronState
-from trunkfirst.regressors._proposals import local_fits, pair_directions, random_neurons
-from trunkfirst.regressors._scores import Scores
+from trunkfirst.cli._options import Samples
+from trunkfirst.regressors.active_neurons import ActiveNeurons, NeuronState
+from trunkfirst.regressors.neuron_exchange import (
+    Neurons,
+    Scores,
+    exchange_gains,
+    fit_output,
+    gain_bounds,
+    local_fits,
+    pair_directions,
+    products,
+    random_neurons,
+)
 
 
 def problem(samples=40, features=2, neurons=6, seed=0):

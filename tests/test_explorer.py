@@ -22,7 +22,7 @@ from trunkfirst.errors import CorruptFileError, UsageError
 from trunkfirst.exporters import explorer_fields, explorer_page, export
 from trunkfirst.files import read_npz, write_manifest, write_npz
 from trunkfirst.networks import Operator, load
-from trunkfirst.runs import read_memory
+from trunkfirst.training_summary import read_summary
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_large_tables_are_rounded_or_thinned(runs: Path, tmp_path: Path, monkeyp
 
 
 def test_a_strange_input_is_told_as_in_python(runs: Path, tmp_path: Path):
-    known = read_memory(runs / "space").familiarity
+    known = read_summary(runs / "space").familiarity
     assert known is not None
     values = np.array([[1.5, 1.5], [1.1, 1.9], [9.0, 1.5], [1.5, -4.0]])
     found = run_node(runs / "space.html", tmp_path, [{"values": v.tolist(), "point": [0, 0, 0]} for v in values])
@@ -141,7 +141,7 @@ def test_groups_and_sliders(runs: Path):
     content = content_of(runs / "functions.html")
     assert [group["name"] for group in content["groups"]] == [HOSTILE, "g"]
     assert [len(group["sliders"]) for group in content["groups"]] == [4, 1]  # four cosines make the functions
-    memory = read_memory(runs / "functions")
+    memory = read_summary(runs / "functions")
     assert memory.familiarity is not None
     trained = memory.familiarity.centre + memory.familiarity.seen @ np.linalg.pinv(memory.familiarity.matrix)
     reached = unpack(content["base"]) + unpack(content["seen"]) @ unpack(content["shapes"])

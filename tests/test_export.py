@@ -16,8 +16,9 @@ import pytest
 from exported import INPUTS, MAKERS, POINTS, distance, known, make, run_numpy, run_onnx, run_stablehlo
 from helpers import make_network
 
+from trunkfirst.encoders import Identity
 from trunkfirst.exporters import to_javascript, to_numpy, to_onnx, to_stablehlo, trace
-from trunkfirst.networks import ACTIVATIONS, Identity, Operator, Trunk, _storage
+from trunkfirst.networks import ACTIVATIONS, Operator, Trunk, _storage
 
 # -- every part in every format
 

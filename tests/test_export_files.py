@@ -18,9 +18,10 @@ from exported import INPUTS, POINTS, RANK, array, distance, known, make, run_num
 from helpers import read_file
 from own_problems import Call
 
+from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.errors import MissingExtraError, PrecisionError, PredictOnlyError, UnknownNameError, UsageError
 from trunkfirst.exporters import export
-from trunkfirst.networks import Identity, PredictOnlyBranch, Standardise, load
+from trunkfirst.networks import PredictOnlyBranch, load
 
 
 class Mean:

@@ -4,12 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import waves
+from helpers import as_fields, waves
 
 from trunkfirst.data import OperatorData, ScatteredData, scattered_from_lists
-from trunkfirst.networks import Boundary, Identity, OutputMap, Standardise
-from trunkfirst.training import Fields, OutputSettings, ScatteredFields, as_fields, make_fields
-from trunkfirst.training._encodings import channel_weights
+from trunkfirst.encode import make_fields
+from trunkfirst.encoders import Identity, Standardise
+from trunkfirst.fields import Fields
+from trunkfirst.output_map import Boundary, Output, OutputMap
+from trunkfirst.scattered import ScatteredFields
+from trunkfirst.weights import channel_weights
 
 RNG = np.random.default_rng(0)
 
@@ -141,7 +144,7 @@ def test_relative_weights_make_samples_and_channels_alike(weights: tuple[float, 
     outputs = data.outputs * np.array([1.0, 1e4]) * np.array([1.0, 10.0, 100.0])[:, None, None]
     data = OperatorData(data.inputs, data.points, outputs)
     with jax.enable_x64(True):
-        output = OutputSettings(channel_weights=weights).fit(data)
+        output = Output(channel_weights=weights).fit(data)
         rows = channel_weights(data, True)
         assert rows is not None
         fields = make_fields(data, Identity(), output, rows)

@@ -12,17 +12,11 @@ from own_problems import OPTIONS, Call, antiderivative
 
 from trunkfirst.data import AnyData, InputFunction, OperatorData
 from trunkfirst.files import read_json, sha256_of
-from trunkfirst.runs import (
-    RunConfig,
-    Silent,
-    build_method,
-    make_config,
-    own_config,
-    own_values,
-    to_toml,
-)
+from trunkfirst.progress import Silent
+from trunkfirst.records import Choice
 from trunkfirst.runs import _choose as choices
-from trunkfirst.selection import Choice
+from trunkfirst.runs.config import RunConfig, make_config
+from trunkfirst.settings import to_toml
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

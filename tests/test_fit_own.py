@@ -17,14 +17,11 @@ from trunkfirst.data import AnyData, InputFunction, ScatteredData, write_data
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.files import read_json, verify_manifest
 from trunkfirst.networks import load
-from trunkfirst.runs import (
-    Outcome,
-    Silent,
-    fit_own,
-    own_config,
-)
+from trunkfirst.problems.generate import _read
+from trunkfirst.progress import Silent
 from trunkfirst.runs import _minutes as budget
-from trunkfirst.runs._fit_own import _is_still_good, _joined, _read
+from trunkfirst.runs.more_samples import _is_still_good
+from trunkfirst.runs.run import Outcome
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

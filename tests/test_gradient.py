@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from helpers import make_network, make_operator
 
+from trunkfirst.encoders import Identity
 from trunkfirst.errors import DataError
-from trunkfirst.networks import Boundary, Identity, Operator, OutputMap, PredictOnlyBranch, Trunk
-from trunkfirst.networks import operator as operator_module
+from trunkfirst.networks import Operator, PredictOnlyBranch, Trunk, operator as operator_module
+from trunkfirst.output_map import Boundary, OutputMap
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.uniform(-1, 1, (5, 2))

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from helpers import make_network
 
+from trunkfirst.encoders import Identity
 from trunkfirst.errors import DataError, UnknownNameError, ValueRangeError
 from trunkfirst.linear import QR, trunk_limit
-from trunkfirst.networks import Identity, Operator, Perceptron, Trunk, load, save
+from trunkfirst.networks import Operator, Perceptron, Trunk, load, save
 from trunkfirst.theory import interpolating_trunk, shallow_interpolating_trunk
 from trunkfirst.theory.interpolation import REPAIRS, smallest_gap, spread_direction
 

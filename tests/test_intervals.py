@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from own_problems import fit_branch, known_trunk
 
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData
+from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.evaluation import (
+from trunkfirst.fitting import FitResult
+from trunkfirst.intervals import (
     LEVELS,
     Intervals,
     Novelty,
@@ -18,10 +21,17 @@ from trunkfirst.evaluation import (
     intervals_from,
     novelty_from,
 )
-from trunkfirst.regressors import LinearRidge
-from trunkfirst.training import FitResult, ProjectedTrunk, TrunkSettings, TwoStep
+from trunkfirst.network_trunk import NetworkTrunk
+from trunkfirst.regressors.ridge import Linear
+from trunkfirst.two_step import TwoStep
 
-METHOD = TwoStep(ProjectedTrunk(TrunkSettings((1, 40, 20), "tanh")), LinearRidge())  # the trunk is known
+METHOD = TwoStep(
+    NetworkTrunk(hidden=(40,), width=20, activation="tanh", initialisation="he", starts=8),
+    Linear(),
+    inputs=RawInputs(),
+    coordinates=Coordinates(rescale=False),
+    weights="none",
+)  # the trunk is known
 SAMPLES, NEW = 240, 2000
 X = np.linspace(0, 1, 30)
 

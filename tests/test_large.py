@@ -13,34 +13,32 @@ import pytest
 from helpers import waves
 from own_problems import DOUBLE, known_step1
 from test_sharded_data import in_blocks
+from trunkfirst.training import _projected_trunk as projected_trunk, _stream as stream
 
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData, ShardedData, write_shards
+from trunkfirst.encode import encode
+from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
+from trunkfirst.fitting import fit_method
 from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser, blocked_qr, leverage_sample
 from trunkfirst.minimisers import solve_ridge, solve_ridge_in_blocks
-from trunkfirst.regressors import BranchSettings, KernelRidge, LinearRidge, ProjectedNetwork
+from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
+from trunkfirst.output_map import Output
 from trunkfirst.regressors import _stored_rows as stored_rows
-from trunkfirst.training import (
-    OutputSettings,
-    ProjectedTrunk,
-    SeparateTrunks,
-    StandardisedInputs,
-    TrunkSettings,
-    TwoStep,
-    fit,
-    reuse_trunk,
-    trunk_problems,
-)
-from trunkfirst.training import _projected_trunk as projected_trunk
-from trunkfirst.training import _stream as stream
-from trunkfirst.training import (
-    prepare as make_ready,
-)
+from trunkfirst.regressors.network import NetworkBranch
+from trunkfirst.regressors.ridge import Kernel, Linear
+from trunkfirst.trunks import reuse_trunk
+from trunkfirst.two_step import TwoStep
 
-TRUNK = ProjectedTrunk(TrunkSettings((2, 8, 6), "tanh", "xavier"), iterations=8, starts=1)
-NETWORK = ProjectedNetwork(BranchSettings((8,), "tanh", "xavier"), iterations=6)
-METHOD = TwoStep(TRUNK, NETWORK, inputs=StandardisedInputs(), is_relative=True)
+TRUNK = NetworkTrunk(hidden=(8,), width=6, activation="tanh", initialisation="xavier", iterations=8, starts=1)
+NETWORK = NetworkBranch(
+    hidden=(8,), activation="tanh", initialisation="xavier", skip=False, iterations=6, ridge=0.0001, decay=0.0
+)
+METHOD = TwoStep(
+    TRUNK, NETWORK, inputs=StandardisedInputs(), weights="relative", coordinates=Coordinates(rescale=False)
+)
 
 
 def channels(samples: int = 40) -> OperatorData:
@@ -55,11 +53,11 @@ def channels(samples: int = 40) -> OperatorData:
 
 POSITIVE = dc.replace(waves(40), outputs=waves(40).outputs + 3)
 CASES: dict[str, tuple[OperatorData, TwoStep]] = {
-    "plain": (waves(40), dc.replace(METHOD, is_relative=False)),
+    "plain": (waves(40), dc.replace(METHOD, weights="none")),
     "relative": (waves(40), METHOD),
-    "weights": (waves(40, sample_weights=np.arange(1.0, 41.0)), dc.replace(METHOD, is_relative=False)),
-    "positive": (POSITIVE, dc.replace(METHOD, outputs=OutputSettings(is_positive=True))),
-    "channels": (channels(), dc.replace(METHOD, outputs=OutputSettings(fixed=("x-",)))),
+    "weights": (waves(40, sample_weights=np.arange(1.0, 41.0)), dc.replace(METHOD, weights="none")),
+    "positive": (POSITIVE, dc.replace(METHOD, output=Output(positive=True))),
+    "channels": (channels(), dc.replace(METHOD, output=Output(fixed=("x-",)))),
 }
 
 
@@ -74,7 +72,7 @@ def shards_of(data: OperatorData, folder: Path, size: int = 7) -> ShardedData:
 def test_loss_and_gradient_of_the_trunk_are_those_in_memory(case: str, tmp_path: Path):
     data, method = CASES[case]
     with jax.enable_x64(True):
-        both = [make_ready(each, method, DOUBLE) for each in (data, shards_of(data, tmp_path / "a"))]
+        both = [encode(each, method, DOUBLE) for each in (data, shards_of(data, tmp_path / "a"))]
         assert both[0].rows == both[1].rows
         start = TRUNK.start(dtype=DOUBLE, key=jr.key(0))
         found = [trunk_problems(ready.fields, DOUBLE)(1e-3).value_and_grad(start, key=jr.key(0)) for ready in both]
@@ -89,13 +87,13 @@ def test_loss_and_gradient_of_the_trunk_are_those_in_memory(case: str, tmp_path:
 SLOW = [pytest.param(case, NETWORK, marks=pytest.mark.slow) for case in ("relative", "channels")]
 
 
-@pytest.mark.parametrize(("case", "branch"), [*((case, LinearRidge()) for case in CASES), *SLOW])
+@pytest.mark.parametrize(("case", "branch"), [*((case, Linear()) for case in CASES), *SLOW])
 def test_the_same_trunk_gives_the_same_operator(case: str, branch: Any, tmp_path: Path):
     data, method = CASES[case]
     method = dc.replace(method, branch=branch)
     results = []
     for each in (data, shards_of(data, tmp_path / "a")):
-        results.append(fit(each, method, key=0, trunk_result=known_step1(each, method)))
+        results.append(fit_method(each, method, key=0, trunk_result=known_step1(each, method)))
     first, second = (result.diagnostics for result in results)
     for name in ("loss", "limit", "rank", "condition"):
         assert second["trunk"][name] == pytest.approx(first["trunk"][name], rel=1e-8), name
@@ -112,7 +110,7 @@ def test_a_fit_from_shards_is_as_good_as_one_in_memory(tmp_path: Path):
     a = test.flat_inputs
     test = dc.replace(test, outputs=2 + np.sin(a @ test.points.T) + a[:, :1] * test.points[:, 0])
     errors = [
-        float(evaluate(fit(each, METHOD, key=0).operator, test).errors.mean())
+        float(evaluate(fit_method(each, METHOD, key=0).operator, test).errors.mean())
         for each in (data, shards_of(data, tmp_path / "a"))
     ]
     assert errors[0] < 0.05
@@ -126,14 +124,14 @@ def test_the_last_layer_sees_all_samples(tmp_path: Path, monkeypatch: pytest.Mon
     data = waves(60)
     shards = shards_of(data, tmp_path / "a")
     step1 = known_step1(shards, METHOD)
-    result = fit(shards, METHOD, key=0, trunk_result=step1)
+    result = fit_method(shards, METHOD, key=0, trunk_result=step1)
     operator: Any = result.operator
     with jax.enable_x64(True):
         X = operator.encoder(jnp.asarray(data.flat_inputs))
         Phi = np.pad(np.tanh(X @ operator.branch.weights[0].T + operator.branch.biases[0][None]), ((0, 0), (1, 0)))
         Phi[:, 0] = 1
         w = np.mean(data.outputs**2, axis=1) ** -1.0
-        ready = make_ready(data, METHOD, DOUBLE)
+        ready = encode(data, METHOD, DOUBLE)
         assert METHOD.orthonormalise is not None
         features = np.asarray(step1.trunk(jnp.asarray(ready.fields.points)))
         basis = METHOD.orthonormalise(features, targets=data.outputs)
@@ -161,8 +159,8 @@ def test_samples_that_are_left_out_play_no_part(tmp_path: Path):
     spoilt[out] = 1e3
     shards = shards_of(dc.replace(data, outputs=spoilt), tmp_path / "a").without(out)
     rest = data.take(np.setdiff1d(np.arange(40), out))
-    method = dc.replace(METHOD, branch=KernelRidge())
-    both = [fit(each, method, key=0, trunk_result=known_step1(each, method)) for each in (rest, shards)]
+    method = dc.replace(METHOD, branch=Kernel())
+    both = [fit_method(each, method, key=0, trunk_result=known_step1(each, method)) for each in (rest, shards)]
     predictions = [result.operator.predict(data.flat_inputs, data.points) for result in both]
     assert np.abs(predictions[1] - predictions[0]).max() < 1e-8
 
@@ -172,13 +170,13 @@ def test_samples_that_are_left_out_play_no_part(tmp_path: Path):
     [
         dc.replace(METHOD, orthonormalise=None),
         dc.replace(METHOD, trunk=dc.replace(TRUNK, p=1.0)),
-        dc.replace(METHOD, trunk=SeparateTrunks(TRUNK.network, TRUNK)),
+        dc.replace(METHOD, trunk=SeparateTrunks(TRUNK)),
     ],
     ids=["without QR", "p = 1", "separate"],
 )
 def test_what_needs_all_samples_at_once_is_refused(method: TwoStep, tmp_path: Path):
     with pytest.raises(UsageError, match="data in shards"):
-        fit(shards_of(waves(20), tmp_path / "a"), method)
+        fit_method(shards_of(waves(20), tmp_path / "a"), method)
 
 
 def test_a_negative_output_in_a_late_shard_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -186,7 +184,7 @@ def test_a_negative_output_in_a_late_shard_is_noticed(tmp_path: Path, monkeypatc
     outputs = POSITIVE.outputs.copy()
     outputs[38, 3] = -1
     with pytest.raises(DataError, match=r"output\.positive"):
-        fit(shards_of(dc.replace(POSITIVE, outputs=outputs), tmp_path / "a"), CASES["positive"][1])
+        fit_method(shards_of(dc.replace(POSITIVE, outputs=outputs), tmp_path / "a"), CASES["positive"][1])
 
 
 # -- many points
@@ -228,14 +226,14 @@ def test_points_are_drawn_in_single_precision_and_where_all_are_alike():
 def test_a_trunk_from_some_points_serves_at_all(monkeypatch: pytest.MonkeyPatch):
     data = waves(20, 3000)
     trunk = dc.replace(TRUNK, iterations=40)
-    method = dc.replace(METHOD, trunk=trunk, branch=LinearRidge())
-    losses = [fit(data, method, key=0).diagnostics["trunk"]["loss"]]
+    method = dc.replace(METHOD, trunk=trunk, branch=Linear())
+    losses = [fit_method(data, method, key=0).diagnostics["trunk"]["loss"]]
     monkeypatch.setattr(projected_trunk, "_MOST_NUMBERS", 300 * 16)
     with jax.enable_x64(True):
-        fields = make_ready(data, method, DOUBLE).fields
-        problem: Any = trunk_problems(fields, DOUBLE, numbers=16)(1e-3)
+        fields = encode(data, method, DOUBLE).fields
+        problem: Any = fields.problem(DOUBLE, floats_per_point=16)(1e-3)
     assert len(problem.targets) == 300
-    losses.append(fit(data, method, key=0).diagnostics["trunk"]["loss"])
+    losses.append(fit_method(data, method, key=0).diagnostics["trunk"]["loss"])
     assert losses[1] < 3 * losses[0]
     assert losses[0] < 1e-4
 
@@ -274,13 +272,13 @@ def test_a_basis_at_many_points(
 
 def test_many_points_in_blocks_give_the_same_operator(tmp_path: Path, request: pytest.FixtureRequest):
     data = waves(40, 300)
-    method, results = dc.replace(METHOD, branch=LinearRidge()), []
+    method, results = dc.replace(METHOD, branch=Linear()), []
     for name in ("a", "b"):
         shards = shards_of(data, tmp_path / name)
         with jax.enable_x64(True):
             trunk = TRUNK.network.make(dtype=DOUBLE, key=jr.key(0))
-            step1 = reuse_trunk(trunk, make_ready(shards, method, DOUBLE).fields)
-        results.append(fit(shards, method, key=0, trunk_result=step1))
+            step1 = reuse_trunk(trunk, encode(shards, method, DOUBLE).fields)
+        results.append(fit_method(shards, method, key=0, trunk_result=step1))
         request.getfixturevalue("small_blocks")
     first, second = (result.diagnostics["trunk"] for result in results)
     for name in ("loss", "limit", "rank", "condition"):

@@ -12,13 +12,15 @@ from own_problems import Call, antiderivative
 from test_large import shards_of
 from test_resume import Crash, Work, assert_same, config_of, work
 from test_sharded_data import spoil
+from trunkfirst.training import _stream as stream
 
 from trunkfirst.data import write_data
 from trunkfirst.errors import CorruptFileError, DataError, MemoryNeedError, UsageError
 from trunkfirst.files import read_json
 from trunkfirst.linear import RowFactor
-from trunkfirst.runs import _needs, prepare, resume, run
-from trunkfirst.training import _stream as stream
+from trunkfirst.runs import _needs
+from trunkfirst.runs.resume import resume
+from trunkfirst.runs.run import run
 
 __all__ = ["work"]  # a fixture
 
@@ -126,8 +128,10 @@ import dataclasses as dc
 import jax
 from test_large import METHOD, TRUNK
 from trunkfirst.data import OperatorData, write_shards
-from trunkfirst.regressors import LinearRidge, _stored_rows
-from trunkfirst.training import _stream, fit
+from trunkfirst.regressors.ridge import Linear
+from trunkfirst.regressors import _stored_rows
+from trunkfirst.training import _stream
+from trunkfirst.fitting import fit_method
 
 jax.config.update("jax_disable_most_optimizations", True)
 METHOD = dc.replace(METHOD, trunk=dc.replace(TRUNK, iterations=2), branch=LinearRidge())

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from helpers import METHODS, waves
 
+from trunkfirst.fitting import fit_method
 from trunkfirst.linear import is_limited_by_network, trunk_limit, trunk_limit_bounds
-from trunkfirst.training import fit
 
 SHAPES = pytest.mark.parametrize("shape", [(100, 15), (15, 100), (20, 20)], ids=["tall", "wide", "square"])
 
@@ -115,7 +115,7 @@ def test_limited_by_the_network_where_functions_suffice(size: float, is_limited:
 @pytest.mark.parametrize(("p", "known"), [(1.0, (True, True)), (2.0, (True, False)), (3.0, (False, False))])
 def test_a_fit_says_what_its_loss_can_be(method: str, p: float, known: tuple[bool, bool]):
     data = waves()
-    trunk = fit(data, METHODS[method](p=p)).diagnostics["trunk"]
+    trunk = fit_method(data, METHODS[method](p=p)).diagnostics["trunk"]
     limits = (trunk["limit"], trunk["limit_upper"])
     assert tuple(limit is not None for limit in limits) == known
     assert p != 1 or limits == trunk_limit_bounds(data.outputs, 4)

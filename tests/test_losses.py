@@ -10,22 +10,21 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import central_difference, make_network, random_like, waves
+from helpers import as_fields, central_difference, make_network, random_like, waves
 
 from trunkfirst.data import OperatorData
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.networks import Trunk
-from trunkfirst.regressors import RegressionLoss
-from trunkfirst.training import (
+from trunkfirst.losses import (
     AbstractFactors,
     Batches,
     BranchCoefficients,
     CompressedLoss,
     FreeCoefficients,
     OutputLoss,
-    as_fields,
     make_loss,
 )
+from trunkfirst.networks import Trunk
+from trunkfirst.regressors.network import RegressionLoss
 
 SAMPLES, POINTS = 6, 9
 RNG = np.random.default_rng(5)

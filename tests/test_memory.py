@@ -7,9 +7,8 @@ import pytest
 
 from trunkfirst.data import InputFunction, OperatorData, scattered_from_lists
 from trunkfirst.errors import CorruptFileError, DataError
-from trunkfirst.evaluation import Intervals
-from trunkfirst.runs import Memory, read_memory
-from trunkfirst.runs._memory import remember, write_memory
+from trunkfirst.intervals import Intervals
+from trunkfirst.training_summary import TrainingSummary, read_summary, summarise, write_summary
 
 LINE = np.linspace(0, 1, 20)[:, None]
 SQUARE = np.stack(np.meshgrid(np.linspace(0, 1, 5), np.linspace(0, 2, 4)), axis=-1).reshape(-1, 2)
@@ -25,7 +24,7 @@ def plane(x: np.ndarray) -> np.ndarray:
     return np.stack([x @ [1.0, 2.0] + 3, x @ [-1.0, 0.5]])
 
 
-MEMORY = Memory(np.zeros((2, 1)), {"line": LINE, "square": SQUARE})
+MEMORY = TrainingSummary(np.zeros((2, 1)), {"line": LINE, "square": SQUARE})
 
 
 # -- inputs on other sensors
@@ -117,9 +116,9 @@ def test_a_memory_is_written_and_read(tmp_path: Path, has_intervals: bool):
     intervals = (
         Intervals(np.array([0.9]), np.array([0.1]), data.points, np.ones((1, 6))) if has_intervals else None
     )
-    memory = remember(data, intervals)
-    write_memory(tmp_path, memory)
-    back = read_memory(tmp_path)
+    memory = summarise(data, intervals)
+    write_summary(tmp_path, memory)
+    back = read_summary(tmp_path)
     assert np.array_equal(back.points, data.points)
     assert list(back.sensors) == ["f"]
     assert np.array_equal(back.sensors["f"], LINE)
@@ -133,9 +132,9 @@ def test_a_memory_is_written_and_read(tmp_path: Path, has_intervals: bool):
 def test_scattered_points_are_remembered_together():
     points = [np.array([[0.0], [1.0]]), np.array([[1.0], [2.0], [3.0]])]
     data = scattered_from_lists(np.ones((2, 1)), points, [np.ones(2), np.ones(3)])
-    assert remember(data, None).points[:, 0].tolist() == [0, 1, 2, 3]
+    assert summarise(data, None).points[:, 0].tolist() == [0, 1, 2, 3]
 
 
 def test_a_folder_without_a_memory(tmp_path: Path):
     with pytest.raises(CorruptFileError, match=r"training\.npz"):
-        read_memory(tmp_path)
+        read_summary(tmp_path)

@@ -22,12 +22,12 @@ from trunkfirst.minimisers import (
     AbstractObjective,
     Adam,
     LevenbergMarquardt,
-    LogEntry,
     Minimised,
     Parameters,
     Stopping,
     minimise,
 )
+from trunkfirst.records import LogEntry
 
 traces: list[str] = []  # grows whenever Python code of an objective runs, that is when it is traced
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from helpers import BRANCH, TRUNK, fitted, has_same_bits, monolithic, waves
 
+from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DivergedError, WidthError
-from trunkfirst.minimisers import Step
+from trunkfirst.fitting import FitResult, fit_method
+from trunkfirst.minimisers import LogEntry
 from trunkfirst.networks import StackedBranch
-from trunkfirst.regressors import BranchSettings
-from trunkfirst.training import FitResult, StandardisedInputs, TrunkSettings, fit
 
 DATA = waves()
 
@@ -23,7 +23,7 @@ def mean_power(result: FitResult, p: float) -> float:
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 4.0])
 def test_every_norm_is_reduced_and_reported(p: float):
-    result = fit(DATA, monolithic(p=p, iterations=60))
+    result = fit_method(DATA, monolithic(p=p, iterations=60))
     found = result.diagnostics["trunk"]
     assert found["loss"] == pytest.approx(mean_power(result, p), rel=1e-10)
     assert result.history[-1].best_loss == pytest.approx(found["loss"], rel=1e-12)
@@ -44,7 +44,7 @@ def test_numbers():
 
 
 def test_same_seed_same_bits_other_seed_other_weights():
-    first, again, other = fitted("monolithic"), *(fit(DATA, monolithic(), key=key) for key in (0, 1))
+    first, again, other = fitted("monolithic"), *(fit_method(DATA, monolithic(), key=key) for key in (0, 1))
     assert has_same_bits(first.operator, again.operator)
     assert not has_same_bits(first.operator.trunk, other.operator.trunk)
     assert not has_same_bits(first.operator.branch, other.operator.branch)
@@ -52,7 +52,7 @@ def test_same_seed_same_bits_other_seed_other_weights():
 
 def test_the_transform_starts_as_the_identity_and_is_trained():
     plain = fitted("monolithic")
-    result = fit(DATA, monolithic(train_transform=True))
+    result = fit_method(DATA, monolithic(train_transform=True))
     assert result.history[0].loss == pytest.approx(plain.history[0].loss, rel=1e-13)
     T = np.asarray(result.operator.transform)
     assert T.shape == (5, 5)
@@ -66,7 +66,7 @@ def test_standardised_inputs_are_part_of_the_operator():
     """Shifted and stretched inputs make no difference then."""
     results = []
     for data in (DATA, waves_moved()):
-        result = fit(data, monolithic(inputs=StandardisedInputs()))
+        result = fit_method(data, monolithic(inputs=StandardisedInputs()))
         results.append(result.operator.predict(data.flat_inputs, data.points))
     assert np.allclose(results[0], results[1], rtol=0, atol=1e-10)
 
@@ -77,7 +77,10 @@ def waves_moved():
 
 
 def test_stacked_branch():
-    result = fit(DATA, monolithic(branch=BranchSettings((6,), "tanh", "xavier", stacked=True)))
+    result = fit_method(
+        DATA,
+        monolithic(branch={"hidden": (6,), "activation": "tanh", "initialisation": "xavier", "stacked": True}),
+    )
     branch = result.operator.branch
     assert isinstance(branch, StackedBranch)
     assert [W.shape for W in branch.networks.weights] == [(5, 6, 2), (5, 1, 6)]
@@ -87,19 +90,19 @@ def test_stacked_branch():
 
 
 def test_interrupt():
-    def stop(step: Step) -> None:
+    def stop(step: LogEntry) -> None:
         if step.iteration == 3:
             raise KeyboardInterrupt
 
-    result = fit(DATA, monolithic(), on_step=stop)
+    result = fit_method(DATA, monolithic(), on_step=stop)
     assert (result.status, len(result.history)) == ("interrupted", 3)
     assert result.diagnostics["trunk"]["loss"] == pytest.approx(mean_power(result, 2), rel=1e-10)
 
 
 def test_divergence():
     with pytest.raises(DivergedError, match=r"the monolithic loss is no longer finite.*rate 1\.0e\+300"):
-        fit(DATA, monolithic(rate=1e300))
-    result = fit(DATA, monolithic(rate=1e300), throw=False)
+        fit_method(DATA, monolithic(rate=1e300))
+    result = fit_method(DATA, monolithic(rate=1e300), throw=False)
     assert result.status == "diverged"
     assert math.isfinite(result.diagnostics["trunk"]["loss"])
     assert result.diagnostics["trunk"]["loss"] == pytest.approx(mean_power(result, 2), rel=1e-10)
@@ -107,12 +110,14 @@ def test_divergence():
 
 def test_a_trunk_that_does_not_fit_the_points():
     with pytest.raises(WidthError, match="N = 30"):
-        fit(DATA, monolithic(trunk=TrunkSettings((2, 6, 30))))
+        fit_method(
+            DATA, monolithic(trunk={"hidden": (6,), "width": 30, "activation": "relu", "initialisation": "he"})
+        )
 
 
 def test_double_precision_is_switched_on_inside_only():
     before = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
-    result = fit(DATA, monolithic())
+    result = fit_method(DATA, monolithic())
     assert {leaf.dtype.name for leaf in jax.tree.leaves(result.operator)} == {"float64"}
     assert jax.config.jax_enable_x64 == before  # pyright: ignore[reportAttributeAccessIssue]
     assert not before

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from helpers import central_difference, fitted, make_operator, random_like, waves
 
+from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.errors import DataError, PrecisionError, UsageError
-from trunkfirst.networks import Identity, Operator, Standardise
-from trunkfirst.networks import operator as operator_module
+from trunkfirst.networks import Operator, operator as operator_module
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 2))

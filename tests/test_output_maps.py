@@ -10,18 +10,24 @@ import pytest
 from helpers import has_same_bits, make_network
 from own_problems import DOUBLE, fit_branch, saved_and_loaded
 
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData
+from trunkfirst.encode import make_fields
+from trunkfirst.encoders import Identity, RawInputs
 from trunkfirst.errors import DataError, SettingError, TrunkfirstError
 from trunkfirst.evaluation import evaluate
+from trunkfirst.fields import Searched
 from trunkfirst.minimisers import SeparableProblem
-from trunkfirst.networks import Boundary, Identity, OutputMap, Trunk
-from trunkfirst.regressors import LinearRidge
-from trunkfirst.training import OutputSettings, TwoStep, make_fields, trunk_problems
-from trunkfirst.training._projected_trunk import ProjectedTrunk, Searched
-from trunkfirst.training._trunks import TrunkSettings
+from trunkfirst.network_trunk import NetworkTrunk
+from trunkfirst.networks import Trunk
+from trunkfirst.output_map import Boundary, Output, OutputMap
+from trunkfirst.regressors.ridge import Linear
+from trunkfirst.two_step import TwoStep
 
 BOX = np.random.default_rng(1).uniform(0, 2, (30, 2))
-TRUNK = ProjectedTrunk(TrunkSettings((1, 40, 20), "tanh"))  # known, and so never trained
+TRUNK = NetworkTrunk(
+    hidden=(40,), width=20, activation="tanh", initialisation="he", starts=8
+)  # known, and so never trained
 
 
 def bump(samples: int = 12, points: int = 25, *, value: float = 0.0) -> OperatorData:
@@ -76,9 +82,9 @@ def test_training_with_a_fixed_side_is_the_weighted_problem():
     data = OperatorData(data.inputs, data.points, data.outputs, point_weights=rng.uniform(0.5, 1.5, 25))
     network = make_network(1, 6, 4, seed=3)
     with jax.enable_x64(True):
-        output = OutputSettings(("x-", "x+"), 0.7).fit(data)
+        output = Output(("x-", "x+"), 0.7).fit(data)
         fields = make_fields(data, Identity(), output, None)
-        problem = trunk_problems(fields, DOUBLE)(0.0)
+        problem = fields.problem(DOUBLE)(0.0)
         assert isinstance(problem, SeparableProblem)
         value = float(problem.value(Searched(network, False)))
         Phi = np.asarray(Trunk(network)(jnp.asarray(data.points)))
@@ -97,7 +103,15 @@ def test_training_with_a_fixed_side_is_the_weighted_problem():
 @pytest.mark.parametrize("precision", ["double", "single"])
 def test_fixed_values_hold_exactly_at_new_points(value: float, precision: str, tmp_path: Path):
     data = bump(value=value)
-    method = TwoStep(TRUNK, LinearRidge(), outputs=OutputSettings(("x-", "x+"), value), precision=precision)
+    method = TwoStep(
+        TRUNK,
+        Linear(),
+        output=Output(("x-", "x+"), value),
+        precision=precision,
+        inputs=RawInputs(),
+        coordinates=Coordinates(rescale=False),
+        weights="none",
+    )
     operator = fit_branch(data, method).operator
     new = np.random.default_rng(5).normal(size=(7, 2))
     ends = np.array([[0.0], [0.123], [1.0]])
@@ -112,7 +126,17 @@ def test_fixed_values_hold_exactly_at_new_points(value: float, precision: str, t
 
 def test_errors_and_optimum_with_fixed_sides():
     data = bump()
-    operator = fit_branch(data, TwoStep(TRUNK, LinearRidge(), outputs=OutputSettings(("x-",)))).operator
+    operator = fit_branch(
+        data,
+        TwoStep(
+            TRUNK,
+            Linear(),
+            output=Output(("x-",)),
+            inputs=RawInputs(),
+            coordinates=Coordinates(rescale=False),
+            weights="none",
+        ),
+    ).operator
     found = evaluate(operator, data)
     assert (found.optimal_errors <= found.errors).all()
     assert found.errors.max() < 1e-4
@@ -124,7 +148,15 @@ def test_errors_and_optimum_with_fixed_sides():
 def test_positive_outputs_stay_positive_far_from_training():
     data = growth()
     operator = fit_branch(
-        data, TwoStep(TRUNK, LinearRidge(), outputs=OutputSettings(is_positive=True), is_relative=True)
+        data,
+        TwoStep(
+            TRUNK,
+            Linear(),
+            output=Output(positive=True),
+            weights="relative",
+            inputs=RawInputs(),
+            coordinates=Coordinates(rescale=False),
+        ),
     ).operator
     far = 3 * np.random.default_rng(1).normal(size=(50, 2)) * [5, 3]
     assert (operator.predict(far, np.linspace(-1, 2, 9)[:, None]) > 0).all()
@@ -133,8 +165,18 @@ def test_positive_outputs_stay_positive_far_from_training():
 
 def test_a_positive_value_on_a_side():
     data = OperatorData(bump().inputs, bump().points, np.exp(bump(value=math.log(2.5)).outputs))
-    settings = OutputSettings(("x-", "x+"), 2.5, is_positive=True)
-    operator = fit_branch(data, TwoStep(TRUNK, LinearRidge(), outputs=settings)).operator
+    settings = Output(("x-", "x+"), 2.5, positive=True)
+    operator = fit_branch(
+        data,
+        TwoStep(
+            TRUNK,
+            Linear(),
+            output=settings,
+            inputs=RawInputs(),
+            coordinates=Coordinates(rescale=False),
+            weights="none",
+        ),
+    ).operator
     predictions = operator.predict(data.flat_inputs, np.array([[0.0], [1.0]]))
     assert np.allclose(predictions, 2.5, rtol=1e-15)
     assert evaluate(operator, data).errors.max() < 1e-4
@@ -143,24 +185,24 @@ def test_a_positive_value_on_a_side():
 # -- what cannot be
 
 
-BAD: dict[str, tuple[OutputSettings, OperatorData, type[TrunkfirstError], str]] = {
-    "no such coordinate": (OutputSettings(("y-",)), bump(), SettingError, "'y-' is no side; the sides are x- x+"),
-    "no such end": (OutputSettings(("x",)), bump(), SettingError, "'x' is no side"),
-    "empty": (OutputSettings(("",)), bump(), SettingError, "'' is no side"),
+BAD: dict[str, tuple[Output, OperatorData, type[TrunkfirstError], str]] = {
+    "no such coordinate": (Output(("y-",)), bump(), SettingError, "'y-' is no side; the sides are x- x+"),
+    "no such end": (Output(("x",)), bump(), SettingError, "'x' is no side"),
+    "empty": (Output(("",)), bump(), SettingError, "'' is no side"),
     "zero is not positive": (
-        OutputSettings(("x-",), is_positive=True),
+        Output(("x-",), positive=True),
         growth(),
         SettingError,
         r"output.value is 0.0 on the fixed sides",
     ),
     "negative data": (
-        OutputSettings(is_positive=True),
+        Output(positive=True),
         bump(),
         DataError,
         "learns the logarithm, but the value at",
     ),
     "weights for one channel": (
-        OutputSettings(channel_weights=(1.0, 2.0)),
+        Output(channel_weights=(1.0, 2.0)),
         bump(),
         SettingError,
         "expected 1 positive numbers",
@@ -176,4 +218,4 @@ def test_bad_settings(name: str):
 
 
 def test_nothing_known_needs_no_map():
-    assert OutputSettings().fit(bump()) is None
+    assert Output().fit(bump()) is None

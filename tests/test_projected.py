@@ -5,34 +5,33 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import waves
+from helpers import as_fields, waves
+from trunkfirst.selection import choose_encoding
 
+from trunkfirst.auto import encoding_candidates
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData
-from trunkfirst.evaluation import evaluate, kernel_baseline
-from trunkfirst.minimisers import LBFGS, SeparableProblem
-from trunkfirst.networks import Chain, Standardise
-from trunkfirst.regressors import BranchSettings, NetworkRegressor, ProjectedNetwork
-from trunkfirst.regressors._projected import _some_rows
-from trunkfirst.selection import choose_encoding, encoding_candidates
-from trunkfirst.training import (
-    BilinearProblem,
-    Fields,
-    JointTrunk,
-    MonolithicProjected,
+from trunkfirst.encoders import (
+    Chain,
     PredictiveInputs,
     PrincipalInputs,
-    ProjectedTrunk,
+    RawInputs,
+    Standardise,
     StandardisedInputs,
-    TrunkSettings,
-    TwoStep,
-    as_fields,
-    fit,
-    make_loss,
-    relative_weights,
 )
-from trunkfirst.training._projected_trunk import Searched, trunk_problems
+from trunkfirst.evaluation import evaluate, kernel_baseline
+from trunkfirst.fields import Fields, Searched
+from trunkfirst.fitting import fit_method
+from trunkfirst.losses import BilinearProblem, make_loss
+from trunkfirst.minimisers import LBFGS, SeparableProblem
+from trunkfirst.monolithic import MonolithicProjected
+from trunkfirst.network_trunk import NetworkTrunk
+from trunkfirst.regressors.network import BranchNetwork, JointBranch, NetworkBranch
+from trunkfirst.trunks import JointTrunk, TrunkNetwork
+from trunkfirst.two_step import TwoStep
+from trunkfirst.weights import relative_weights
 
-TRUNK = TrunkSettings((2, 12, 12), "tanh", "xavier")
+TRUNK = {"hidden": (12,), "width": 12, "activation": "tanh", "initialisation": "xavier"}
 
 
 def decaying(samples: int = 40, points: int = 60, seed: int = 0) -> OperatorData:
@@ -47,7 +46,7 @@ def decaying(samples: int = 40, points: int = 60, seed: int = 0) -> OperatorData
 
 def projected(data: OperatorData, iterations: int = 60, **options):
     with jax.enable_x64(True):
-        method = ProjectedTrunk(TRUNK, iterations=iterations, **options)
+        method = NetworkTrunk(**TRUNK, iterations=iterations, starts=8, **options)
         return method.fit(as_fields(data), dtype=np.dtype(np.float64), key=jr.key(0))
 
 
@@ -60,7 +59,7 @@ def separable(data: OperatorData, ridge: float) -> SeparableProblem:
 def test_a_trunk_is_fitted_far_better_than_jointly():
     data = decaying()
     with jax.enable_x64(True):
-        joint = JointTrunk(TRUNK, iterations=60).fit(as_fields(data), dtype=np.dtype(np.float64), key=jr.key(0))
+        joint = JointTrunk(**TRUNK, iterations=60).fit(as_fields(data), dtype=np.dtype(np.float64), key=jr.key(0))
     assert projected(data, starts=1).loss < 1e-3 * joint.loss
 
 
@@ -73,9 +72,9 @@ def test_cost_is_that_of_the_rank_not_of_the_samples():
 
 @pytest.mark.parametrize("width", [6, 12, 20], ids=["narrower", "as wide", "wider"])
 def test_the_architecture_is_kept(width: int):
-    settings = TrunkSettings((2, 12, width), "relu")
+    settings = {"hidden": (12,), "width": width, "activation": "relu", "initialisation": "he"}
     with jax.enable_x64(True):
-        result = ProjectedTrunk(settings, iterations=30, starts=2).fit(
+        result = NetworkTrunk(**settings, iterations=30, starts=2).fit(
             as_fields(decaying()), dtype=np.dtype(np.float64), key=jr.key(1)
         )
         Phi = np.asarray(result.trunk(jnp.asarray(decaying().points)))
@@ -97,7 +96,9 @@ def test_a_relu_trunk_is_not_stuck_at_its_kinks(seed: int):
     points = np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2)
     disk = np.sum(points**2, axis=1) <= 0.25
     with jax.enable_x64(True):
-        method = ProjectedTrunk(TrunkSettings((2, 16, 16, 16)), iterations=2000)
+        method = NetworkTrunk(
+            hidden=(16, 16), width=16, activation="relu", initialisation="he", iterations=2000, starts=8
+        )
         fields = Fields(points, disk[None].astype(float))
         assert method.fit(fields, dtype=np.dtype(np.float64), key=jr.key(seed)).loss < 1e-9
 
@@ -132,13 +133,13 @@ def test_a_projected_branch_beats_adam():
     data = decaying()
     inputs = StandardisedInputs("inverse")
     common = {"inputs": inputs, "is_relative": True}
-    trunk = ProjectedTrunk(TRUNK, iterations=60, starts=1)
-    network = BranchSettings((20,), "tanh", "xavier")
-    good = fit(data, TwoStep(trunk, ProjectedNetwork(network, iterations=60, ridge=1e-6), **common))
-    plain = fit(
-        data,
-        TwoStep(trunk, NetworkRegressor(network, iterations=60), **common),
-        trunk_result=good.trunk_result,
+    trunk = NetworkTrunk(**TRUNK, iterations=60, starts=1)
+    network = {"hidden": (20,), "activation": "tanh", "initialisation": "xavier"}
+    good = fit_method(
+        data, TwoStep(trunk, NetworkBranch(**network, skip=False, iterations=60, ridge=1e-06, decay=0.0), **common)
+    )
+    plain = fit_method(
+        data, TwoStep(trunk, JointBranch(**network, iterations=60), **common), trunk_result=good.trunk_result
     )
     good_error, plain_error = (evaluate(result.operator, data).errors.mean() for result in (good, plain))
     assert good_error < 1e-3 * plain_error
@@ -150,11 +151,18 @@ def test_monolithic_projected_value_is_that_of_the_kronecker_solve():
     data = waves()
     ridge = 1e-2
     with jax.enable_x64(True):
-        method = MonolithicProjected(TrunkSettings((2, 4, 4), "tanh", "xavier"), BranchSettings((3,), "tanh"))
+        method = MonolithicProjected(
+            TrunkNetwork(hidden=(4,), width=4, activation="tanh", initialisation="xavier"),
+            BranchNetwork(hidden=(3,), activation="tanh", initialisation="he"),
+            inputs=RawInputs(),
+            coordinates=Coordinates(rescale=False),
+            weights="none",
+        )
         inputs = jnp.asarray(data.flat_inputs)
         loss = make_loss(as_fields(data), inputs, p=2.0, dtype=np.dtype(np.float64))
         problem = BilinearProblem(loss, ridge)
-        from trunkfirst.training._bilinear import HiddenPair, hidden_layers
+        from trunkfirst.fields import hidden_layers
+        from trunkfirst.losses import HiddenPair
 
         trunk = method.trunk.make(dtype=np.dtype(np.float64), key=jr.key(0)).network
         branch = method.branch.make(inputs.shape[1], 5, dtype=np.dtype(np.float64), key=jr.key(1))
@@ -179,21 +187,25 @@ def test_monolithic_projected_value_is_that_of_the_kronecker_solve():
 def test_monolithic_projected_fits_an_operator():
     data = decaying()
     method = MonolithicProjected(
-        TRUNK,
-        BranchSettings((10,), "tanh", "xavier"),
+        TrunkNetwork(**TRUNK),
+        BranchNetwork(hidden=(10,), activation="tanh", initialisation="xavier"),
         inputs=StandardisedInputs("inverse"),
         minimiser=LBFGS(),
         iterations=60,
-        ridge=1e-6,
+        ridge=1e-06,
+        coordinates=Coordinates(rescale=False),
+        weights="none",
     )
-    result = fit(data, method)
+    result = fit_method(data, method)
     assert evaluate(result.operator, data).errors.mean() < 1e-3
 
 
 def test_the_encoder_is_chosen_on_validation():
     data = decaying(60)
     train, validation = data.take(np.arange(0, 60, 2)), data.take(np.arange(1, 60, 2))
-    regressor = ProjectedNetwork(BranchSettings((30,)), iterations=15, ridge=1e-6)
+    regressor = NetworkBranch(
+        hidden=(30,), activation="relu", initialisation="he", skip=False, iterations=15, ridge=1e-06, decay=0.0
+    )
     choice = choose_encoding(train, validation, regressor)
     assert set(choice.errors) == {"standardise", "log", "inverse", "inverse-root"}
     assert choice.errors[choice.name] <= 1.2 * min(choice.errors.values())
@@ -269,7 +281,16 @@ def test_a_branch_searched_on_some_samples_is_as_good_on_all():
     with jax.enable_x64(True):
         arrays = [jnp.asarray(array) for array in (x, targets, weights)]
         for most in (3000, 150):
-            network = ProjectedNetwork(BranchSettings((8,), "tanh", "xavier"), iterations=40, most_samples=most)
+            network = NetworkBranch(
+                hidden=(8,),
+                activation="tanh",
+                initialisation="xavier",
+                skip=False,
+                iterations=40,
+                max_samples=most,
+                ridge=0.0001,
+                decay=0.0,
+            )
             found[most] = network.fit(*arrays, key=jr.key(0))
     assert found[150].loss < 3 * found[3000].loss
     assert found[3000].loss < 1e-5

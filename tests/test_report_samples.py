@@ -11,7 +11,7 @@ from trunkfirst.data import InputFunction, OperatorData, scattered_from_lists
 from trunkfirst.errors import CorruptFileError
 from trunkfirst.evaluation import Evaluation
 from trunkfirst.report import write_report
-from trunkfirst.runs._arrays import evaluation_arrays
+from trunkfirst.runs.evaluation_arrays import evaluation_arrays
 
 # -- error maps
 

@@ -19,8 +19,11 @@ from trunkfirst.data import write_data
 from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, UsageError
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
 from trunkfirst.minimisers import loop
-from trunkfirst.regressors import ActiveNeurons
-from trunkfirst.runs import RunConfig, compare, fit_own, make_config, resume, run
+from trunkfirst.regressors.active_neurons import ActiveNeurons
+from trunkfirst.runs.compare import compare
+from trunkfirst.runs.config import RunConfig, make_config
+from trunkfirst.runs.resume import resume
+from trunkfirst.runs.run import run
 
 INTERVAL = 30  # iterations between checkpoints: counted, where the package looks at the clock
 MOST_AGAIN = INTERVAL + 10  # the parts that are looked at have up to 10

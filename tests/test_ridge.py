@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import scipy.special
 
+from trunkfirst.encoders import Identity
 from trunkfirst.errors import SolveError, UnknownNameError, ValueRangeError
-from trunkfirst.networks import MATERN, Identity, KernelBranch, Operator, Trunk, load, make_perceptron, save
-from trunkfirst.regressors import KernelRidge, LinearRidge
-from trunkfirst.regressors._kernel_problem import KernelProblem
-from trunkfirst.regressors._ridge import _LinearProblem
+from trunkfirst.networks import MATERN, KernelBranch, Operator, Trunk, load, make_perceptron, save
+from trunkfirst.regressors.ridge import Kernel, KernelProblem, Linear, _LinearProblem
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +42,7 @@ def fit(method, x, y, weights=None, seed=0, **more) -> Any:
 @pytest.mark.parametrize("is_weighted", [False, True])
 def test_without_ridge_it_is_least_squares(is_weighted):
     x, y, w = smooth()
-    result = fit(LinearRidge(1e-15), x, y, w if is_weighted else None)
+    result = fit(Linear(1e-15), x, y, w if is_weighted else None)
     roots = np.sqrt(w)[:, None] if is_weighted else 1.0
     expected = np.linalg.lstsq(np.column_stack([x, np.ones(30)]) * roots, y * roots, rcond=None)[0]
     assert result.branch.architecture == (2, 3)
@@ -55,12 +54,12 @@ def test_without_ridge_it_is_least_squares(is_weighted):
 
 def test_the_linear_ridge_penalises_weights_and_not_the_bias():
     x, y, _ = smooth()
-    W = fit(LinearRidge(0.3), x, y).branch.weights[0]
+    W = fit(Linear(0.3), x, y).branch.weights[0]
     centred = x - x.mean(axis=0)
     penalty = 0.3 * np.linalg.norm(centred, 2) ** 2
     expected = np.linalg.solve(centred.T @ centred + penalty * np.eye(2), centred.T @ (y - y.mean(axis=0)))
     np.testing.assert_allclose(W.T, expected, rtol=1e-10)
-    np.testing.assert_allclose(fit(LinearRidge(1e12), x, y).branch.biases[0], y.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(fit(Linear(1000000000000.0), x, y).branch.biases[0], y.mean(axis=0), rtol=1e-09)
 
 
 @pytest.mark.parametrize("features", [2, 40])
@@ -83,10 +82,10 @@ def test_an_open_ridge_is_large_for_noise_and_small_for_lines():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 30))
     line = x[:, :1] @ np.ones((1, 2)) + 1
-    assert fit(LinearRidge(), x, line).loss < 1e-18
+    assert fit(Linear(), x, line).loss < 1e-18
     noise = rng.normal(size=(40, 2))
-    assert np.linalg.norm(fit(LinearRidge(), x, noise).branch.weights[0]) < 0.5
-    assert np.linalg.norm(fit(LinearRidge(1e-12), x, noise).branch.weights[0]) > 1
+    assert np.linalg.norm(fit(Linear(), x, noise).branch.weights[0]) < 0.5
+    assert np.linalg.norm(fit(Linear(1e-12), x, noise).branch.weights[0]) > 1
 
 
 # Kernel ridge
@@ -117,7 +116,7 @@ def test_kernel_leave_one_out_is_that_of_refits(smoothness):
 
 def test_the_solution_is_that_of_the_bordered_system():
     x, y, w = smooth()
-    branch = fit(KernelRidge("3/2", 0.5, 1e-2), x, y, w).branch
+    branch = fit(Kernel("3/2", 0.5, 0.01), x, y, w).branch
     kernel = MATERN["3/2"](np.linalg.norm(x[:, None] - x, axis=2) / 0.5, np.exp)
     bordered = np.ones((31, 31))
     bordered[:30, :30] = kernel + np.diag(1e-2 * w.mean() / w)
@@ -130,32 +129,32 @@ def test_the_solution_is_that_of_the_bordered_system():
 
 def test_a_tiny_ridge_interpolates():
     x, y, _ = smooth()
-    result = fit(KernelRidge(length=0.5, ridge=1e-13), x, y)
+    result = fit(Kernel(length=0.5, ridge=1e-13), x, y)
     assert result.loss < 1e-20
     assert result.branch.count == 30
 
 
 def test_open_settings_are_chosen_where_they_predict():
     x, y, _ = smooth(samples=150)
-    chosen = fit(KernelRidge(), x, y).branch
-    poor = fit(KernelRidge(length=0.02), x, y).branch
+    chosen = fit(Kernel(), x, y).branch
+    poor = fit(Kernel(length=0.02), x, y).branch
     new, aim, _ = smooth(samples=250)
     errors = [float(np.abs(branch(jnp.asarray(new)) - aim).max()) for branch in (chosen, poor)]
     assert errors[0] < 1e-2 < 0.1 < errors[1]
     assert chosen.ridge < 1e-6
     noisy = y + np.random.default_rng(1).normal(size=y.shape)
-    assert fit(KernelRidge(), x, noisy).branch.ridge >= 1e-2
+    assert fit(Kernel(), x, noisy).branch.ridge >= 1e-2
 
 
 def test_samples_of_weight_zero_are_left_out():
     x, y, w = smooth()
     w[:10] = 0
-    assert fit(KernelRidge(length=0.5, ridge=1e-6), x, y, w).branch.count == 20
+    assert fit(Kernel(length=0.5, ridge=1e-06), x, y, w).branch.count == 20
 
 
 def test_of_many_samples_some_are_centres():
     x, y, _ = smooth(samples=60)
-    method = KernelRidge(most_centres=25, selection_samples=20)
+    method = Kernel(max_centres=25, selection_samples=20)
     first, again, other = (fit(method, x, y, seed=seed).branch for seed in (0, 0, 1))
     assert first.count == 25
     np.testing.assert_array_equal(first.centres, again.centres)
@@ -165,7 +164,7 @@ def test_of_many_samples_some_are_centres():
 @pytest.mark.parametrize("smoothness", list(MATERN))
 def test_gradients_are_right_and_finite_at_a_centre(smoothness):
     x, y, _ = smooth(samples=8)
-    branch = fit(KernelRidge(smoothness, 0.8, 1e-6), x, y).branch
+    branch = fit(Kernel(smoothness, 0.8, 1e-06), x, y).branch
 
     def value(point):
         return branch(point[None])[0].sum()
@@ -187,7 +186,7 @@ def test_second_derivatives_are_right_at_a_centre(smoothness):
 
 def test_the_kernel_branch_works_in_batches_and_under_jit_and_vmap():
     x, y, _ = smooth()
-    branch = fit(KernelRidge(length=0.5, ridge=1e-6), x, y).branch
+    branch = fit(Kernel(length=0.5, ridge=1e-06), x, y).branch
     many = jnp.asarray(np.random.default_rng(1).uniform(-1, 1, (2500, 2)))
     expected = np.concatenate([branch(many[i : i + 1]) for i in (0, 1300, 2499)])
     np.testing.assert_allclose(jax.jit(branch.__call__)(many)[jnp.array([0, 1300, 2499])], expected, rtol=1e-12)
@@ -198,7 +197,7 @@ def test_the_kernel_branch_works_in_batches_and_under_jit_and_vmap():
 
 def test_an_operator_with_a_kernel_branch_comes_back_from_disk(tmp_path):
     x, y, _ = smooth()
-    branch = fit(KernelRidge(length=0.5, ridge=1e-6), x, y).branch
+    branch = fit(Kernel(length=0.5, ridge=1e-06), x, y).branch
     operator = Operator(Identity(), branch, Trunk(make_perceptron((1, 4, 2), key=jr.key(1))))
     again = load(save(operator, tmp_path / "model"))
     points = np.linspace(0, 1, 5)[:, None]
@@ -211,7 +210,7 @@ def test_an_operator_with_a_kernel_branch_comes_back_from_disk(tmp_path):
 def test_the_log_has_one_weighted_line():
     x, y, w = smooth()
     steps = []
-    result = fit(LinearRidge(1e-6), x, y, 7 * w, loss_unit=3.0, on_step=steps.append)
+    result = fit(Linear(1e-06), x, y, 7 * w, loss_unit=3.0, on_step=steps.append)
     squares = np.mean((np.asarray(result.branch(jnp.asarray(x))) - y) ** 2, axis=1)
     assert [step.loss for step in steps] == pytest.approx([3 * np.mean(w / w.mean() * squares)], rel=1e-12)
     assert result.history == tuple(steps)
@@ -221,24 +220,24 @@ def test_the_log_has_one_weighted_line():
 @pytest.mark.parametrize("settings", [{"ridge": 0.0}, {"length": -1.0}, {"most_centres": 0}])
 def test_numbers_out_of_range_are_refused(settings):
     with pytest.raises(ValueRangeError, match=next(iter(settings))):
-        KernelRidge(**settings)
+        Kernel(**settings)
 
 
 def test_an_unknown_smoothness_is_refused():
     with pytest.raises(UnknownNameError, match="5/2"):
-        KernelRidge("7/2")
+        Kernel("7/2")
     with pytest.raises(ValueRangeError, match="ridge"):
-        LinearRidge(-1.0)
+        Linear(-1.0)
 
 
 def test_all_samples_get_the_ridge_they_need():
     x, y, _ = smooth(samples=300)
     problem = KernelProblem("inf", x, y, np.ones(300))
-    ridge, solution = KernelRidge("inf", length=20.0)._solve(problem, 20.0, 1e-20)
+    ridge, solution = Kernel("inf", length=20.0)._solve(problem, 20.0, 1e-20)
     assert 1e-20 < ridge < 1e-8
     assert np.isfinite(solution.coefficients).all()
     with pytest.raises(SolveError):
-        KernelRidge("inf", 20.0, 1e-20)._solve(problem, 20.0, 1e-20)
+        Kernel("inf", 20.0, 1e-20)._solve(problem, 20.0, 1e-20)
 
 
 def test_a_singular_kernel_matrix_says_what_to_do():

@@ -15,20 +15,15 @@ from trunkfirst.data import OperatorData, Split
 from trunkfirst.errors import DivergedError, OutputExistsError, WidthError
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
 from trunkfirst.networks import load
-from trunkfirst.runs import (
-    Outcome,
-    Prepared,
-    RunConfig,
-    Silent,
-    check_claims,
-    compare,
-    load_config,
-    make_config,
-    merge,
-    preset_values,
-    run,
-)
+from trunkfirst.presets import preset_method
+from trunkfirst.progress import Silent
+from trunkfirst.run_data import RunData
 from trunkfirst.runs import _compare as compare_module
+from trunkfirst.runs.claims import check_claims
+from trunkfirst.runs.compare import compare
+from trunkfirst.runs.config import RunConfig, load_config, make_config
+from trunkfirst.runs.run import Outcome, run
+from trunkfirst.settings import merge
 
 SAMPLES = 16
 DATA = waves(
@@ -48,11 +43,11 @@ def config_of(method: str = "two-step", **more: Any) -> RunConfig:
         "trunk": {"architecture": (2, 6, 4), **NETWORK},
         "branch": {"architecture": (2, 6, 5), **NETWORK},
     }
-    return make_config(merge(merge(preset_values("paper", "nonlinear-conductivity"), small), more))
+    return make_config(merge(merge(preset_method("paper", "nonlinear-conductivity"), small), more))
 
 
-def prepared(data: OperatorData = DATA, split: Split = SPLIT) -> Prepared:
-    return Prepared(data, split, 0.5)
+def prepared(data: OperatorData = DATA, split: Split = SPLIT) -> RunData:
+    return RunData(data, split, 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +60,7 @@ def test_validation_samples_that_are_held_are_not_seen(tmp_path: Path):
         SAMPLES, validation_share=0.125, test_share=0.125, seed=0
     )  # trains on 12, as other tests do
     config = config_of(data={"validation_share": 0.125, "hold_validation": True})
-    held = Prepared(DATA, split, 0.5, holds_validation=True)
+    held = RunData(DATA, split, 0.5, holds_validation=True)
     found = run(config, tmp_path / "held", prepared=held)
     spoilt = dc.replace(DATA, outputs=DATA.outputs.copy(), reference_outputs=None)
     spoilt.outputs[split.validation] *= 3

@@ -9,10 +9,10 @@ import pytest
 from test_runs import DATA, SPLIT, Listening, changed, config_of, prepared
 
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
+from trunkfirst.fitting import precision_warnings
 from trunkfirst.regressors import _neuron_journey
 from trunkfirst.runs import _warnings as warnings_module
-from trunkfirst.runs import run
-from trunkfirst.runs._warnings import precision_warnings
+from trunkfirst.runs.run import run
 
 ACTIVE = {"kind": "active-neurons", "activation": "relu", "iterations": 7}
 

@@ -9,31 +9,35 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import TRUNK as SMALL
-from helpers import arrays_of, central_difference, make_network, monolithic, random_like, waves
+from helpers import (
+    TRUNK as SMALL,
+    arrays_of,
+    as_fields,
+    central_difference,
+    make_network,
+    monolithic,
+    random_like,
+    waves,
+)
 from own_problems import DOUBLE, fit_branch, known_trunk
 
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData, ScatteredData, scattered_from_lists
+from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import UsageError
 from trunkfirst.evaluation import evaluate
+from trunkfirst.fields import Searched
+from trunkfirst.fitting import fit_method
 from trunkfirst.minimisers import Adam
+from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks import Trunk
-from trunkfirst.regressors import LinearRidge
-from trunkfirst.training import (
-    JointTrunk,
-    ProjectedTrunk,
-    ScatteredFields,
-    TrunkSettings,
-    TwoStep,
-    as_fields,
-    fit,
-    trunk_problems,
-)
-from trunkfirst.training._projected_trunk import Searched
-from trunkfirst.training._scattered import residuals, scattered_basis, scattered_problem, some_samples
+from trunkfirst.regressors.ridge import Linear
+from trunkfirst.scattered import ScatteredFields, residuals, scattered_basis, scattered_problem, some_samples
+from trunkfirst.trunks import JointTrunk
+from trunkfirst.two_step import TwoStep
 
 NETWORK = make_network(2, 6, 4, seed=7)
-KNOWN = ProjectedTrunk(TrunkSettings((1, 40, 20), "tanh"))  # never trained
+KNOWN = NetworkTrunk(hidden=(40,), width=20, activation="tanh", initialisation="he", starts=8)  # never trained
 
 
 def uneven(samples: int = 5, *, channels: int | None = None, seed: int = 0) -> ScatteredData:
@@ -193,7 +197,13 @@ def test_a_scattered_fit_is_about_as_good_as_an_aligned_one():
     points = [rng.uniform(-1, 1, (30 - sample % 3, 1)) for sample in range(40)]
     scattered = scattered_from_lists(a, points, [truth(p.T)[k] for k, p in enumerate(points)])
     aligned = OperatorData(a, x[:, None], truth(x[None]))
-    operator, other = (fit_branch(data, TwoStep(KNOWN, LinearRidge())).operator for data in (scattered, aligned))
+    operator, other = (
+        fit_branch(
+            data,
+            TwoStep(KNOWN, Linear(), inputs=RawInputs(), coordinates=Coordinates(rescale=False), weights="none"),
+        ).operator
+        for data in (scattered, aligned)
+    )
     new = np.linspace(-1, 1, 50)[:, None]
     errors = [np.abs(each.predict(a, new) - truth(new.T)).max() for each in (operator, other)]
     assert errors[0] < 3 * errors[1] + 1e-4
@@ -219,13 +229,17 @@ def test_a_trunk_is_trained_on_scattered_points():
     )
     losses: list[float] = []
     for iterations in (1, 60):
-        trunk = ProjectedTrunk(SMALL, Adam(2e-2), iterations, starts=1)
+        trunk = NetworkTrunk(**SMALL, minimiser=Adam(0.02), iterations=iterations, starts=1)
         with jax.enable_x64(True):
             result = trunk.fit(as_fields(scattered), dtype=DOUBLE, key=jr.key(0))
         losses.append(result.loss)
     assert losses[1] < 0.1 * losses[0]
     assert result.coefficients.shape == (20, 5)
-    operator = fit(scattered, TwoStep(trunk, LinearRidge()), trunk_result=result).operator
+    operator = fit_method(
+        scattered,
+        TwoStep(trunk, Linear(), inputs=RawInputs(), coordinates=Coordinates(rescale=False), weights="none"),
+        trunk_result=result,
+    ).operator
     found = evaluate(operator, data)  # at the points that a sample had, and at those that it had not
     assert found.errors.mean() < 3 * found.optimal_errors.mean() + 0.02
 
@@ -235,8 +249,8 @@ def test_a_trunk_is_trained_on_scattered_points():
 
 def test_what_needs_common_points():
     fields = as_fields(uneven())
-    for trunk in (ProjectedTrunk(SMALL, p=1.0), JointTrunk(SMALL)):
+    for trunk in (NetworkTrunk(**SMALL, p=1.0, starts=8), JointTrunk(**SMALL)):
         with pytest.raises(UsageError, match="samples at points of their own need"):
             trunk.fit(fields, dtype=DOUBLE, key=jr.key(0))
     with pytest.raises(UsageError, match="need one channel and the same points for all; use two-step"):
-        fit(uneven(), monolithic())
+        fit_method(uneven(), monolithic())

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trunkfirst.data import ScatteredData, scattered_from_lists
 from trunkfirst.data.array_checks import repeated_rows, unique_rows

@@ -8,13 +8,17 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import waves
+from helpers import as_fields, waves
 
+from trunkfirst.auto import choose, encoding_candidates
 from trunkfirst.data import InputFunction, OperatorData, scattered_from_lists
-from trunkfirst.networks import Identity, Perceptron
-from trunkfirst.regressors import AbstractRegressor, LinearRidge, Regression, Task
-from trunkfirst.selection import Candidate, Trial, aligned_trial, best_of, choose, encoding_candidates
-from trunkfirst.training import as_fields, make_fields, parse_encoding, relative_weights
+from trunkfirst.encode import make_fields
+from trunkfirst.encoders import Identity
+from trunkfirst.networks import Perceptron
+from trunkfirst.regressors.base import AbstractRegressor, Regression, Task
+from trunkfirst.regressors.ridge import Linear
+from trunkfirst.trials import Candidate, Trial, aligned_trial, best_of
+from trunkfirst.weights import relative_weights
 
 RNG = np.random.default_rng(0)
 
@@ -80,7 +84,7 @@ def test_what_no_coefficient_reaches_counts():
     x = train.points[:, 0]
     other = dc.replace(validation, outputs=validation.outputs + np.cos(9 * x))
     trial = trial_of(train, other)
-    exact = LinearRidge()
+    exact = Linear()
     assert error_of(trial_of(train, validation), exact) < 1e-6
     span = np.stack([x, x**2, x**3], axis=1)
     rest = np.cos(9 * x) - span @ np.linalg.lstsq(span, np.cos(9 * x), rcond=None)[0]
@@ -107,7 +111,7 @@ def test_many_samples_are_thinned_out_with_their_channels(monkeypatch: pytest.Mo
         fields = make_fields(data, Identity(), None, None)
     trial = aligned_trial(data, data, fields, fields)
     assert (trial.train.samples, len(trial.targets), trial.validation.samples) == (12, 12, 30)
-    assert error_of(trial, LinearRidge()) < 1e-6  # inputs and targets still belong together
+    assert error_of(trial, Linear()) < 1e-6  # inputs and targets still belong together
 
 
 def test_candidates_are_told_the_groups_of_inputs():

@@ -7,18 +7,21 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import make_network
+from helpers import as_fields, make_network
 
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData
+from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import SettingError, UsageError
 from trunkfirst.evaluation import evaluate
+from trunkfirst.fitting import fit_method
 from trunkfirst.minimisers import worst_status
+from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
 from trunkfirst.networks import side_by_side
-from trunkfirst.regressors import LinearRidge
-from trunkfirst.runs import build_method, own_config
-from trunkfirst.training import ProjectedTrunk, SeparateTrunks, TrunkSettings, TwoStep, as_fields, fit
+from trunkfirst.regressors.ridge import Linear
+from trunkfirst.two_step import TwoStep
 
-EACH = ProjectedTrunk(TrunkSettings((1, 16, 4), "tanh", "xavier"), iterations=150, starts=1)
+EACH = NetworkTrunk(hidden=(16,), width=4, activation="tanh", initialisation="xavier", iterations=150, starts=1)
 DOUBLE = np.dtype(np.float64)
 
 
@@ -45,7 +48,7 @@ def test_every_channel_has_the_trunk_that_it_would_have_alone():
     data = unlike()
     fields = as_fields(data)
     with jax.enable_x64(True):
-        separate = SeparateTrunks(EACH.network, EACH).fit(fields, dtype=DOUBLE, key=jr.key(3))
+        separate = SeparateTrunks(EACH).fit(fields, dtype=DOUBLE, key=jr.key(3))
         for channel, key in enumerate(jr.split(jr.key(3), 2)):
             alone = OperatorData(data.inputs, data.points, data.outputs[..., channel])
             own = EACH.fit(as_fields(alone), dtype=DOUBLE, key=key)
@@ -61,8 +64,10 @@ def test_every_channel_has_the_trunk_that_it_would_have_alone():
 
 def test_an_operator_with_separate_trunks_learns_both_channels():
     data = unlike()
-    method = TwoStep(SeparateTrunks(EACH.network, EACH), LinearRidge())
-    result = fit(data.take(slice(0, 24)), method, key=0)
+    method = TwoStep(
+        SeparateTrunks(EACH), Linear(), inputs=RawInputs(), coordinates=Coordinates(rescale=False), weights="none"
+    )
+    result = fit_method(data.take(slice(0, 24)), method, key=0)
     assert result.operator.trunk.width == 8
     errors = evaluate(result.operator, data.take(slice(24, 30))).channel_errors
     assert errors is not None
@@ -88,7 +93,7 @@ def test_one_channel_has_nothing_to_separate():
     data = unlike()
     single = OperatorData(data.inputs, data.points, data.outputs[..., 0])
     with pytest.raises(UsageError, match="several output channels"), jax.enable_x64(True):
-        SeparateTrunks(EACH.network, EACH).fit(as_fields(single), dtype=DOUBLE, key=jr.key(0))
+        SeparateTrunks(EACH).fit(as_fields(single), dtype=DOUBLE, key=jr.key(0))
 
 
 def test_the_worst_status_counts():

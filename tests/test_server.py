@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from asking import INPUTS, NPZ, POINTS, as_json, npz
 
+from trunkfirst.training_summary import read_summary
+
 pytest.importorskip("starlette", reason="the server needs the extra serve")
 pytest.importorskip("uvicorn", reason="the server needs the extra serve")
 
@@ -62,9 +64,8 @@ def test_without_points_the_training_points_are_meant(ask: Any, operator: Operat
 
 
 def test_intervals_are_those_of_the_nearest_training_points(ask: Any, served_run: Path):
-    from trunkfirst.runs import read_memory
 
-    known = read_memory(served_run).intervals
+    known = read_summary(served_run).intervals
     assert known is not None
     found = json.loads(ask("POST", "/predict", as_json(inputs=INPUTS, points=POINTS))[2])["interval"]
     nearest = np.linalg.norm(POINTS[:, None] - known.points, axis=2).argmin(axis=1)

@@ -22,10 +22,10 @@ from trunkfirst.data import (
     check_data,
     read_data,
     shard_data,
+    sharded_data as shards_module,
     write_data,
     write_shards,
 )
-from trunkfirst.data import sharded_data as shards_module
 from trunkfirst.data.named_arrays import arrays_from_data
 from trunkfirst.errors import (
     CorruptFileError,

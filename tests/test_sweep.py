@@ -30,8 +30,9 @@ from trunkfirst.errors import (
 )
 from trunkfirst.files import read_json, read_toml, verify_manifest, write_json
 from trunkfirst.report import write_sweep
-from trunkfirst.runs import Row, Sweep, make_grid, run
-from trunkfirst.runs.sweeps import is_finished
+from trunkfirst.runs.run import run
+from trunkfirst.runs.sweep_grid import make_grid
+from trunkfirst.runs.sweeps import Row, Sweep, is_finished
 
 PROBLEM: dict[str, Any] = {"problem": "nonlinear-conductivity"}
 SETTINGS = """

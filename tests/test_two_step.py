@@ -11,12 +11,16 @@ import pytest
 from helpers import BRANCH, TRUNK, fitted, has_same_bits, two_step, waves, with_inputs
 
 from trunkfirst.data import OperatorData
+from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DataError, DivergedError, TrunkfirstError, WidthError
+from trunkfirst.fitting import fit_method
 from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser
-from trunkfirst.minimisers import Adam, Step
+from trunkfirst.losses import Batches
+from trunkfirst.minimisers import Adam, LogEntry
 from trunkfirst.networks import Perceptron
-from trunkfirst.regressors import AbstractRegressor, NetworkRegressor, Regression, Task
-from trunkfirst.training import Batches, JointTrunk, StandardisedInputs, TrunkSettings, fit
+from trunkfirst.regressors.base import AbstractRegressor, Regression, Task
+from trunkfirst.regressors.network import JointBranch
+from trunkfirst.trunks import JointTrunk
 
 SAMPLES, FUNCTIONS = 12, TRUNK.architecture[-1] + 1
 BASES: dict[str, AbstractOrthonormaliser | None] = {
@@ -52,7 +56,7 @@ def test_a_branch_that_reproduces_its_targets_gives_the_loss_of_step_1(basis: st
     data = with_inputs(waves(), one_hot=np.eye(SAMPLES))
     step1 = fitted("two-step").trunk_result
     assert step1 is not None
-    result = fit(data, two_step(orthonormalise=BASES[basis], branch=Lookup()), trunk_result=step1)
+    result = fit_method(data, two_step(orthonormalise=BASES[basis], branch=Lookup()), trunk_result=step1)
     fields = result.operator.predict(data.flat_inputs, data.points)
     assert result.diagnostics["trunk"]["rank"] == FUNCTIONS
     assert result.diagnostics["branch"]["loss"] == 0
@@ -68,10 +72,10 @@ def test_a_branch_that_reproduces_its_targets_gives_the_loss_of_step_1(basis: st
 def test_branch_loss_is_the_papers(basis: str):
     """|C - R A|^2 / (K (N + 1)) with Q^T Q = I, which is |C Q^T - A Phi^T|^2; without QR |C - A|^2."""
     data = waves()
-    seen: list[Step] = []
+    seen: list[LogEntry] = []
     step1 = fitted("two-step").trunk_result
     assert step1 is not None
-    result = fit(data, two_step(orthonormalise=BASES[basis]), trunk_result=step1, on_step=seen.append)
+    result = fit_method(data, two_step(orthonormalise=BASES[basis]), trunk_result=step1, on_step=seen.append)
     fields = result.operator.predict(data.flat_inputs, data.points)
     squares = np.sum((fields - fields_of_step1(step1, data)) ** 2)
     if basis == "none":
@@ -110,7 +114,7 @@ def test_without_qr_there_is_no_transform():
 @pytest.mark.parametrize("p", [1.0, 2.0, 4.0])
 def test_every_norm_is_reduced_and_reported(p: float):
     data = waves()
-    result = fit(data, two_step(p=p, iterations=60))
+    result = fit_method(data, two_step(p=p, iterations=60))
     assert result.trunk_result is not None
     losses = [step.loss for step in result.history if step.stage == "trunk"]
     errors = fields_of_step1(result.trunk_result, data) - data.outputs
@@ -120,8 +124,8 @@ def test_every_norm_is_reduced_and_reported(p: float):
 
 def test_batches_are_used_and_the_loss_is_that_of_all_data():
     data = waves()
-    branch = NetworkRegressor(BRANCH, Adam(1e-2), 5, batch=4)
-    result = fit(data, two_step(batches=Batches(4, 7), branch=branch))
+    branch = JointBranch(**BRANCH, minimiser=Adam(0.01), iterations=5, batch=4)
+    result = fit_method(data, two_step(batches=Batches(4, 7), branch=branch))
     step1 = result.trunk_result
     assert step1 is not None
     assert step1.loss == pytest.approx(np.mean((fields_of_step1(step1, data) - data.outputs) ** 2), rel=1e-12)
@@ -134,7 +138,7 @@ def test_batches_are_used_and_the_loss_is_that_of_all_data():
 
 
 def test_same_seed_same_bits_other_seed_other_weights():
-    first, again, other = fitted("two-step"), *(fit(waves(), two_step(), key=key) for key in (0, 1))
+    first, again, other = fitted("two-step"), *(fit_method(waves(), two_step(), key=key) for key in (0, 1))
     assert has_same_bits(first.operator, again.operator)
     assert [step.loss for step in first.history] == [step.loss for step in again.history]
     for one, two in ((first.operator.trunk, other.operator.trunk), (first.operator.branch, other.operator.branch)):
@@ -143,7 +147,7 @@ def test_same_seed_same_bits_other_seed_other_weights():
 
 def test_a_finished_step_1_is_as_good_as_a_new_one():
     first = fitted("two-step")
-    again = fit(waves(), two_step(), key=0, trunk_result=first.trunk_result)
+    again = fit_method(waves(), two_step(), key=0, trunk_result=first.trunk_result)
     assert has_same_bits(first.operator, again.operator)
     assert again.trunk_result is first.trunk_result
     assert again.diagnostics["trunk"] == first.diagnostics["trunk"]
@@ -154,7 +158,7 @@ def test_a_finished_step_1_is_as_good_as_a_new_one():
 
 def test_single_precision():
     data = waves()
-    result = fit(data, two_step(precision="single", inputs=StandardisedInputs()))
+    result = fit_method(data, two_step(precision="single", inputs=StandardisedInputs()))
     assert {leaf.dtype.name for leaf in jax.tree.leaves(result.operator)} == {"float32"}
     fields = result.operator.predict(data.flat_inputs, data.points)
     assert fields.dtype == np.float32
@@ -163,7 +167,7 @@ def test_single_precision():
 
 def test_point_weights():
     data = waves(point_weights=np.random.default_rng(0).uniform(0.5, 1.5, 30))
-    result = fit(data, two_step(orthonormalise=QR(tolerance=1e-14)))
+    result = fit_method(data, two_step(orthonormalise=QR(tolerance=1e-14)))
     with jax.enable_x64(True):
         Q = np.asarray(result.operator.basis(data.points))
     assert data.point_weights is not None
@@ -174,7 +178,7 @@ def test_point_weights():
 
 
 def stop_at(stage: str) -> Any:
-    def on_step(step: Step) -> None:
+    def on_step(step: LogEntry) -> None:
         if (step.stage, step.iteration) == (stage, 3):
             raise KeyboardInterrupt
 
@@ -184,24 +188,28 @@ def stop_at(stage: str) -> Any:
 @pytest.mark.parametrize("stage", ["trunk", "branch"])
 def test_interrupt(stage: str):
     data = waves()
-    result = fit(data, two_step(), on_step=stop_at(stage))
+    result = fit_method(data, two_step(), on_step=stop_at(stage))
     assert result.status == "interrupted"
     assert sum(step.stage == stage for step in result.history) == 3
     assert np.isfinite(result.operator.predict(data.flat_inputs, data.points)).all()
 
 
 def test_interrupt_of_step_1_does_not_start_a_long_step_2():
-    result = fit(waves(), two_step(), on_step=stop_at("trunk"))
+    result = fit_method(waves(), two_step(), on_step=stop_at("trunk"))
     assert sum(step.stage == "branch" for step in result.history) <= 1
 
 
 @pytest.mark.parametrize("stage", ["trunk", "branch"])
 def test_divergence(stage: str):
     wild = Adam(1e300)
-    method = two_step(branch=NetworkRegressor(BRANCH, wild, 5)) if stage == "branch" else two_step(rate=1e300)
+    method = (
+        two_step(branch=JointBranch(**BRANCH, minimiser=wild, iterations=5))
+        if stage == "branch"
+        else two_step(rate=1e300)
+    )
     with pytest.raises(DivergedError, match=rf"the {stage} loss is no longer finite at iteration \d"):
-        fit(waves(), method)
-    result = fit(waves(), method, throw=False)
+        fit_method(waves(), method)
+    result = fit_method(waves(), method, throw=False)
     assert result.status == "diverged"
     assert math.isfinite(result.diagnostics[stage]["loss"])
     assert np.isfinite(result.operator.predict(waves().flat_inputs, waves().points)).all()
@@ -219,4 +227,12 @@ def test_a_trunk_that_does_not_fit_the_points(
     architecture: tuple[int, ...], error: type[TrunkfirstError], words: str
 ):
     with pytest.raises(error, match=words):
-        fit(waves(), dc.replace(two_step(), trunk=JointTrunk(TrunkSettings(architecture))))
+        fit_method(
+            waves(),
+            dc.replace(
+                two_step(),
+                trunk=JointTrunk(
+                    hidden=architecture[1:-1], width=architecture[-1], activation="relu", initialisation="he"
+                ),
+            ),
+        )

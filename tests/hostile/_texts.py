@@ -8,7 +8,7 @@ import numpy as np
 
 from trunkfirst.data import ShardFolder
 from trunkfirst.files import MANIFEST, read_json, verify_manifest
-from trunkfirst.runs import load_config
+from trunkfirst.runs.config import load_config
 
 from ._arrays import npz_bytes
 from ._cases import canary_of, case
