@@ -1,7 +1,7 @@
 """Data as training sees them: inputs encoded, points encoded, outputs in raw form, weights in place."""
 
 import dataclasses as dc
-from typing import Any, Protocol, overload
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -10,26 +10,34 @@ from jaxtyping import Array, Bool, Float
 
 from .coordinates import Coordinates
 from .data import AnyData, OperatorData
-from .encoders import AbstractEncoder, AbstractInputs, encoded, in_precision, input_groups
+from .encoders import AbstractEncoder, AutoInputs, Inputs, encoded, in_precision, input_groups
 from .fields import AbstractFields, Basis, Fields
 from .networks import Branch, Operator, Trunk
 from .output_map import Output, OutputMap, raw_outputs
 from .regressors import AbstractRegressor, InputLayout, Regression
 from .scattered import ScatteredFields
+from .settings import Field, record
 from .weights import channel_weights
 
 
-class Encodings(Protocol):
-    """The parts of a method that prepare its data."""
+@record
+class Encodings:
+    """How a method prepares its data."""
+
+    inputs: Inputs = Field(default=AutoInputs(), kw_only=True, description="how inputs are encoded for the branch")
+    coordinates: Coordinates = Field(default=Coordinates(), kw_only=True)
+    output: Output = Field(default=Output(), kw_only=True)
+    weights: Literal["relative", "none", "auto"] = Field(
+        default="auto",
+        kw_only=True,
+        description="relative: every sample counts by its relative error; auto: chosen on validation samples",
+    )
+    precision: Literal["double", "single"] = Field(default="double", kw_only=True, description="double or single")
 
     @property
-    def inputs(self) -> AbstractInputs: ...
-    @property
-    def coordinates(self) -> Coordinates: ...
-    @property
-    def output(self) -> Output: ...
-    @property
-    def weights(self) -> str: ...
+    def dtype(self) -> np.dtype:
+        """The precision of the networks."""
+        return np.dtype(np.float64 if self.precision == "double" else np.float32)
 
 
 @dc.dataclass(frozen=True, eq=False, kw_only=True)
