@@ -17,10 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.io
 
+from trunkfirst.encoders import fit_standardise
 from trunkfirst.data import OperatorData, ShardFolder, read_data, write_data
 from trunkfirst.errors import TrunkfirstError
 from trunkfirst.files import read_json, verify_manifest, write_hdf5, write_manifest, write_text
-from trunkfirst.networks import Operator, Perceptron, Trunk, fit_standardise, load, save
+from trunkfirst.networks import Operator, Perceptron, Trunk, load, save
 from trunkfirst.report.run_files import read_experiment
 from trunkfirst.runs.config import load_config, make_config
 from trunkfirst.settings import to_toml

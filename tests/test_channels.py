@@ -25,7 +25,7 @@ from trunkfirst.networks import (
     ProductFeatures,
     SkipFeatures,
     Trunk,
-    _operator,
+    operator as operator_module,
 )
 from trunkfirst.output_map import Boundary, Output, OutputMap
 from trunkfirst.regressors.ridge import Kernel
@@ -117,7 +117,7 @@ def test_blocks_and_folding_change_nothing(result: FitResult, monkeypatch: pytes
     assert np.allclose(operator.fold().predict(data.flat_inputs, data.points), whole, rtol=0, atol=1e-12)
     own = np.broadcast_to(data.points, (30, 25, 1))
     assert np.allclose(operator.predict_scattered(data.flat_inputs, own), whole, rtol=0, atol=1e-12)
-    monkeypatch.setattr(_operator, "_BLOCK_NUMBERS", 25 * 2 * 7)  # blocks of 7 samples, the last one of 2
+    monkeypatch.setattr(operator_module, "_BLOCK_NUMBERS", 25 * 2 * 7)  # blocks of 7 samples, the last one of 2
     assert np.allclose(operator.predict(data.flat_inputs, data.points), whole, rtol=0, atol=1e-12)
 
 

@@ -11,11 +11,22 @@ from own_problems import DOUBLE, fit_branch, known_trunk, saved_and_loaded
 
 from trunkfirst.coordinates import Coordinates, FourierFeatures, Periodic
 from trunkfirst.data import InputFunction, OperatorData
-from trunkfirst.encoders import Chain, Identity, Parallel, PerInput, RawInputs, Standardise
+from trunkfirst.encoders import (
+    Chain,
+    Identity,
+    Parallel,
+    PerInput,
+    PrincipalInputs,
+    RawInputs,
+    Standardise,
+    StandardisedInputs,
+    fit_standardise,
+    in_precision,
+)
 from trunkfirst.errors import DataError, SettingError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.networks import Operator, Trunk, fit_principal, fit_standardise, principal_modes
+from trunkfirst.networks import Operator, Trunk
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.two_step import TwoStep
 
@@ -28,7 +39,7 @@ NAMED = OperatorData(
 
 def encode(settings: Coordinates, points: np.ndarray = POINTS, data: OperatorData = NAMED) -> np.ndarray:
     with jax.enable_x64(True):
-        return np.asarray(settings.fit_in(data, DOUBLE)(jnp.asarray(points)))
+        return np.asarray(settings.fit(data, DOUBLE)(jnp.asarray(points)))
 
 
 # -- what the settings make
@@ -36,7 +47,7 @@ def encode(settings: Coordinates, points: np.ndarray = POINTS, data: OperatorDat
 
 def test_nothing_is_the_identity():
     with jax.enable_x64(True):
-        assert isinstance(Coordinates(rescale=False).fit_in(NAMED, DOUBLE), Identity)
+        assert isinstance(Coordinates(rescale=False).fit(NAMED, DOUBLE), Identity)
 
 
 def test_rescaled_points_fill_the_box():
@@ -72,7 +83,7 @@ def test_fourier_features_are_waves_of_the_rescaled_point():
     assert np.allclose(found[:, :2], scaled, rtol=0, atol=1e-15)
     assert np.allclose(found[:, 2:6] ** 2 + found[:, 6:] ** 2, 1.0, rtol=0, atol=1e-14)
     with jax.enable_x64(True):
-        encoder = settings.fit_in(NAMED, DOUBLE)
+        encoder = settings.fit(NAMED, DOUBLE)
     assert isinstance(encoder, Chain)
     waves_of = encoder.parts[-1]
     assert isinstance(waves_of, FourierFeatures)
@@ -196,10 +207,14 @@ def test_parallel_encoders_stand_side_by_side():
     data = two_inputs()
     a, f = data.inputs["a"].values, data.inputs["f"].values
     with jax.enable_x64(True):
-        encoder = parse_encoding("f=principal:2, a=log").fit_in(data, DOUBLE)
+        encoder = in_precision(
+            PerInput({"f": PrincipalInputs(2), "a": StandardisedInputs("log")}).fit(data), DOUBLE
+        )
         found = np.asarray(encoder(jnp.asarray(data.flat_inputs)))
         logs = np.log(a)
-        principal = np.asarray(fit_principal(principal_modes(f), 2)(jnp.asarray(f)))
+        principal = np.asarray(
+            PrincipalInputs(2).fit(dc.replace(data, inputs={"f": data.inputs["f"]}))(jnp.asarray(f))
+        )
     assert encoder.sensors == 5
     assert np.allclose(found[:, :2], (logs - logs.mean(axis=0)) / logs.std(axis=0), rtol=0, atol=1e-12)
     assert np.allclose(found[:, 2:], principal, rtol=0, atol=1e-12)
@@ -207,8 +222,7 @@ def test_parallel_encoders_stand_side_by_side():
 
 def test_every_input_needs_its_encoder():
     with pytest.raises(DataError, match="encoders are given for a, g, but the inputs are a, f"):
-        parse_encoding("a=log,g=none").fit(two_inputs())
-    assert isinstance(parse_encoding("a=log,f=none"), PerInput)
+        PerInput({"a": StandardisedInputs("log"), "g": RawInputs()}).fit(two_inputs())
 
 
 def test_parallel_and_fourier_round_trip_to_the_bit(tmp_path: Path):
@@ -216,7 +230,7 @@ def test_parallel_and_fourier_round_trip_to_the_bit(tmp_path: Path):
     with jax.enable_x64(True):
         parts = (
             fit_standardise(data.inputs["a"].values),
-            fit_principal(principal_modes(data.inputs["f"].values), 2),
+            PrincipalInputs(2).fit(dc.replace(data, inputs={"f": data.inputs["f"]})),
         )
         points = Chain(
             (

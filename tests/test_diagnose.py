@@ -17,12 +17,12 @@ from own_problems import Call, antiderivative, fit_branch, known_trunk
 from trunkfirst.cli import _diagnose
 from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData, read_data, scattered_from_lists, write_data
-from trunkfirst.encoders import RawInputs
+from trunkfirst.encoders import RawInputs, fit_standardise
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.files import read_json, read_npz, verify_manifest, write_json, write_manifest, write_text
 from trunkfirst.minimisers import Adam
-from trunkfirst.networks import Operator, Trunk, fit_standardise, load, save
+from trunkfirst.networks import Operator, Trunk, load, save
 from trunkfirst.output_map import OutputMap
 from trunkfirst.problems import make_data
 from trunkfirst.regressors.ridge import Linear

@@ -6,9 +6,8 @@ import pytest
 from helpers import waves, with_inputs
 
 from trunkfirst.data import InputFunction
-from trunkfirst.encoders import BasisInputs, Identity, basis_coefficients
+from trunkfirst.encoders import BasisInputs, Identity, basis_coefficients, fit_standardise
 from trunkfirst.errors import DataError, TrunkfirstError, UnknownNameError
-from trunkfirst.networks import fit_standardise
 
 INTERVALS = pytest.mark.parametrize("interval", [(-1.0, 1.0), (0.0, 3.0)], ids=str)
 

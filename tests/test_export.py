@@ -18,7 +18,7 @@ from helpers import make_network
 
 from trunkfirst.encoders import Identity
 from trunkfirst.exporters import to_javascript, to_numpy, to_onnx, to_stablehlo, trace
-from trunkfirst.networks import ACTIVATIONS, Operator, Trunk, _storage
+from trunkfirst.networks import ACTIVATIONS, Operator, Trunk, storage
 
 # -- every part in every format
 
@@ -32,7 +32,7 @@ def parts_of(module: Any) -> set[str]:
 
 
 def test_every_part_that_can_be_stored_is_among_the_tests():
-    assert set().union(*(parts_of(known(name)[0]) for name in MAKERS)) == set(_storage._PARTS)
+    assert set().union(*(parts_of(known(name)[0]) for name in MAKERS)) == set(storage._PARTS)
 
 
 @pytest.mark.parametrize("name", MAKERS)

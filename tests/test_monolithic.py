@@ -125,5 +125,5 @@ def test_double_precision_is_switched_on_inside_only():
 
 def test_architectures_are_as_asked():
     operator = fitted("monolithic").operator
-    assert operator.trunk.network.architecture == TRUNK.architecture
-    assert [len(b) for b in operator.branch.biases] == [*BRANCH.hidden, 5]  # pyright: ignore[reportAttributeAccessIssue]
+    assert operator.trunk.network.architecture == (2, *TRUNK["hidden"], TRUNK["width"])
+    assert [len(b) for b in operator.branch.biases] == [*BRANCH["hidden"], 5]  # pyright: ignore[reportAttributeAccessIssue]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from helpers import fitted, has_same_bits, make_operator, waves
 
-from trunkfirst.encoders import Identity
+from trunkfirst.encoders import Identity, fit_standardise
 from trunkfirst.errors import CorruptFileError, OutputNotWritableError
 from trunkfirst.files import sha256_of, update_manifest
-from trunkfirst.networks import Operator, fit_standardise, load, save
+from trunkfirst.networks import Operator, load, save
 from trunkfirst.theory.known_rates import Coefficients
 
 RNG = np.random.default_rng(0)

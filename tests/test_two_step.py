@@ -22,7 +22,7 @@ from trunkfirst.regressors.base import AbstractRegressor, Regression, Task
 from trunkfirst.regressors.network import JointBranch
 from trunkfirst.trunks import JointTrunk
 
-SAMPLES, FUNCTIONS = 12, TRUNK.architecture[-1] + 1
+SAMPLES, FUNCTIONS = 12, TRUNK["width"] + 1
 BASES: dict[str, AbstractOrthonormaliser | None] = {
     "qr": QR(tolerance=1e-14),
     "svd": SVD(tolerance=1e-14),

@@ -218,9 +218,9 @@ class StandardisedInputs(AbstractInputs):
     def fit(self, data: AnyData) -> AbstractEncoder:
         inputs = data.flat_inputs
         if self.function is None:
-            return _standardise(inputs)
+            return fit_standardise(inputs)
         first = Elementwise(jnp.asarray((inputs > 0).all(axis=0)), self.function)
-        return Chain((first, _standardise(np.asarray(first(jnp.asarray(inputs))))))
+        return Chain((first, fit_standardise(np.asarray(first(jnp.asarray(inputs))))))
 
 
 @record
@@ -350,7 +350,7 @@ class PerInput(AbstractInputs):
 Inputs: TypeAlias = Annotated[AbstractInputs, OneOf(*_SINGLE, PerInput, AutoInputs)]
 
 
-def _standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise:
+def fit_standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise:
     """Mean and deviation of the training inputs (two passes: no cancellation)."""
     mean = inputs.mean(axis=0)
     deviation = inputs.std(axis=0)
