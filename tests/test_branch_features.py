@@ -16,7 +16,7 @@ from own_problems import DOUBLE, fit_branch, saved_and_loaded
 
 from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import InputFunction, OperatorData
-from trunkfirst.encoders import Identity, RawInputs, StandardisedInputs
+from trunkfirst.encoders import Identity, PerInput, RawInputs, StandardisedInputs
 from trunkfirst.errors import SettingError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.minimisers import Adam, SeparableProblem
@@ -31,6 +31,7 @@ from trunkfirst.networks import (
     Trunk,
     make_convolution,
 )
+from trunkfirst.regressors import BranchNetwork, InputLayout
 from trunkfirst.regressors.network import HiddenFeatures, NetworkBranch
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.two_step import TwoStep
@@ -208,7 +209,7 @@ def test_a_product_branch_learns_a_product():
         method = TwoStep(
             TRUNK,
             regressor,
-            inputs=parse_encoding("f=standardise,g=standardise"),
+            inputs=PerInput({"f": StandardisedInputs(), "g": StandardisedInputs()}),
             coordinates=Coordinates(rescale=False),
             weights="none",
         )
@@ -285,6 +286,7 @@ def test_a_skip_makes_linear_operators_simple():
 
 @pytest.mark.parametrize("name", ["product", "convolution", "skip and product"])
 def test_settings_make_what_they_say(name: str):
+    layout = InputLayout((2, 4), (2, 3))
     settings = {
         "product": {"hidden": (5, 4), "activation": "relu", "initialisation": "he", "product": True},
         "convolution": {"hidden": (3, 4), "activation": "relu", "initialisation": "he", "convolution": True},
@@ -297,8 +299,8 @@ def test_settings_make_what_they_say(name: str):
         },
     }[name]
     with jax.enable_x64(True):
-        features = settings.make_features(6, dtype=DOUBLE, key=jr.key(0))
-        branch = settings.make(6, 3, dtype=DOUBLE, key=jr.key(0))
+        features = BranchNetwork(**settings).make_features(6, layout, dtype=DOUBLE, key=jr.key(0))
+        branch = BranchNetwork(**settings).make(6, 3, layout, dtype=DOUBLE, key=jr.key(0))
         shape = branch(jnp.asarray(INPUTS)).shape
     assert shape == (7, 3)
     assert values(features).shape[1] == 4 + (6 if "skip" in name else 0)

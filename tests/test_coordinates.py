@@ -1,5 +1,6 @@
 """Points before the trunk: rescaled, periodic, with Fourier features; inputs each with their own encoder."""
 
+import dataclasses as dc
 from pathlib import Path
 
 import jax
@@ -117,7 +118,9 @@ def test_the_number_of_features_is_known_beforehand(settings: Coordinates):
     "periods", [(("y", 1.0),), (("x", 0.0),), (("x", -1.0),), (("x", float("nan")),), (("x", float("inf")),)]
 )
 def test_bad_periods(periods: tuple[tuple[str, float], ...]):
-    with pytest.raises(SettingError, match=r"trunk.periods: . = .*; give a positive period for one of .* t, x"):
+    with pytest.raises(
+        SettingError, match=r"coordinates.periods: . = .*; give a positive period for one of .* t, x"
+    ):
         encode(Coordinates(rescale=False, periods=dict(periods)))
 
 

@@ -8,7 +8,7 @@ import pytest
 from helpers import BRANCH, TRUNK, fitted, has_same_bits, monolithic, waves
 
 from trunkfirst.encoders import StandardisedInputs
-from trunkfirst.errors import DivergedError, WidthError
+from trunkfirst.errors import DivergedError, UsageError, WidthError
 from trunkfirst.fitting import FitResult, fit_method
 from trunkfirst.minimisers import LogEntry
 from trunkfirst.networks import StackedBranch
@@ -127,3 +127,8 @@ def test_architectures_are_as_asked():
     operator = fitted("monolithic").operator
     assert operator.trunk.network.architecture == (2, *TRUNK["hidden"], TRUNK["width"])
     assert [len(b) for b in operator.branch.biases] == [*BRANCH["hidden"], 5]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_finished_step_1_is_refused():
+    with pytest.raises(UsageError, match="it cannot use a finished step 1"):
+        fit_method(DATA, monolithic(), trunk_result=fitted("two-step").trunk_result)

@@ -6,7 +6,6 @@ import jax.random as jr
 import numpy as np
 import pytest
 from helpers import as_fields, waves
-from trunkfirst.selection import choose_encoding
 
 from trunkfirst.auto import encoding_candidates
 from trunkfirst.coordinates import Coordinates
@@ -26,7 +25,8 @@ from trunkfirst.losses import BilinearProblem, make_loss
 from trunkfirst.minimisers import LBFGS, SeparableProblem
 from trunkfirst.monolithic import MonolithicProjected
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.regressors.network import BranchNetwork, JointBranch, NetworkBranch
+from trunkfirst.regressors.network import BranchNetwork, JointBranch, NetworkBranch, _sample_rows
+from trunkfirst.trials import Candidate, aligned_trial, measure
 from trunkfirst.trunks import JointTrunk, TrunkNetwork
 from trunkfirst.two_step import TwoStep
 from trunkfirst.weights import relative_weights
@@ -51,7 +51,7 @@ def projected(data: OperatorData, iterations: int = 60, **options):
 
 
 def separable(data: OperatorData, ridge: float) -> SeparableProblem:
-    problem = trunk_problems(as_fields(data), np.dtype(np.float64))(ridge)
+    problem = as_fields(data).problem(np.dtype(np.float64))(ridge)
     assert isinstance(problem, SeparableProblem)
     return problem
 
@@ -206,18 +206,20 @@ def test_the_encoder_is_chosen_on_validation():
     regressor = NetworkBranch(
         hidden=(30,), activation="relu", initialisation="he", skip=False, iterations=15, ridge=1e-06, decay=0.0
     )
-    choice = choose_encoding(train, validation, regressor)
-    assert set(choice.errors) == {"standardise", "log", "inverse", "inverse-root"}
-    assert choice.errors[choice.name] <= 1.2 * min(choice.errors.values())
-    assert choice.errors["inverse"] < choice.errors["standardise"]
+    trial = aligned_trial(train, validation, as_fields(train), as_fields(validation))
+    errors = measure(
+        [trial], {str(each): Candidate(each, regressor) for each in encoding_candidates(train)}, key=0
+    )
+    assert set(errors) == {"standardise", "log", "inverse", "inverse-root"}
+    assert errors["inverse"] < errors["standardise"]
 
 
 def test_candidates_depend_on_the_inputs():
     negative = decaying()
     negative = OperatorData(inputs=-negative.flat_inputs, points=negative.points, outputs=negative.outputs)
-    assert encoding_candidates(negative) == ("standardise",)
+    assert encoding_candidates(negative) == [StandardisedInputs()]
     many = OperatorData(inputs=np.ones((40, 30)), points=negative.points, outputs=negative.outputs)
-    assert "principal:4" in encoding_candidates(many)
+    assert PrincipalInputs(4) in encoding_candidates(many)
 
 
 def test_principal_and_predictive_coordinates():
@@ -262,13 +264,13 @@ def test_a_search_on_some_samples_sees_the_rare_ones_and_keeps_sums():
     rare = np.arange(0, 20_000, 2_500)
     targets[rare, 1] = 1.0
     weights = rng.uniform(0.5, 1.5, 20_000)
-    rows, factors = _some_rows(targets * np.sqrt(weights)[:, None], np.sqrt(weights), 1000, jr.key(0))
+    rows, factors = _sample_rows(targets * np.sqrt(weights)[:, None], np.sqrt(weights), 1000, jr.key(0))
     assert isinstance(rows, np.ndarray)
     assert len(rows) == 1000
     assert len(np.intersect1d(rows, rare)) == 8  # by chance alone there would be none
     assert np.mean((factors * targets[rows, 1]) ** 2) == pytest.approx(np.mean(targets[:, 1] ** 2))
     assert np.mean((factors * targets[rows, 0]) ** 2) == pytest.approx(np.mean(targets[:, 0] ** 2), rel=0.1)
-    assert _some_rows(targets[:900], weights[:900], 1000, jr.key(0))[0] == slice(None)
+    assert _sample_rows(targets[:900], weights[:900], 1000, jr.key(0))[0] == slice(None)
 
 
 def test_a_branch_searched_on_some_samples_is_as_good_on_all():

@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 
 from trunkfirst.encoders import Identity
-from trunkfirst.errors import SolveError, UnknownNameError, ValueRangeError
+from trunkfirst.errors import SolveError, ValueRangeError
 from trunkfirst.networks import MATERN, KernelBranch, Operator, Trunk, load, make_perceptron, save
 from trunkfirst.regressors.ridge import Kernel, KernelProblem, Linear, _LinearProblem
 
@@ -217,14 +217,14 @@ def test_the_log_has_one_weighted_line():
     assert result.loss == pytest.approx(np.mean(squares), rel=1e-12)
 
 
-@pytest.mark.parametrize("settings", [{"ridge": 0.0}, {"length": -1.0}, {"most_centres": 0}])
+@pytest.mark.parametrize("settings", [{"ridge": 0.0}, {"length": -1.0}, {"max_centres": 0}])
 def test_numbers_out_of_range_are_refused(settings):
     with pytest.raises(ValueRangeError, match=next(iter(settings))):
         Kernel(**settings)
 
 
 def test_an_unknown_smoothness_is_refused():
-    with pytest.raises(UnknownNameError, match="5/2"):
+    with pytest.raises(ValueRangeError, match="5/2"):
         Kernel("7/2")
     with pytest.raises(ValueRangeError, match="ridge"):
         Linear(-1.0)

@@ -97,8 +97,8 @@ def test_value_and_gradient(kind: str):
 def test_with_the_same_points_it_is_the_aligned_problem():
     data = waves(samples=5, points=12)
     with jax.enable_x64(True):
-        aligned = trunk_problems(as_fields(data), DOUBLE)(0.05)
-        scattered = trunk_problems(as_fields(scattered_again(data)), DOUBLE)(0.05)
+        aligned = as_fields(data).problem(DOUBLE)(0.05)
+        scattered = as_fields(scattered_again(data)).problem(DOUBLE)(0.05)
         searched = Searched(NETWORK, False)
         pairs = [
             eqx.filter_jit(ft.partial(problem.value_and_grad, key=jr.key(0)))(searched)

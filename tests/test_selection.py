@@ -10,20 +10,23 @@ import numpy as np
 import pytest
 from helpers import as_fields, waves
 
-from trunkfirst.auto import choose, encoding_candidates
-from trunkfirst.data import InputFunction, OperatorData, scattered_from_lists
+from trunkfirst.auto import encoding_candidates
+from trunkfirst.data import AnyData, InputFunction, OperatorData, scattered_from_lists
 from trunkfirst.encode import make_fields
-from trunkfirst.encoders import Identity
+from trunkfirst.encoders import AbstractInputs, Identity, PerInput, PrincipalInputs, RawInputs, StandardisedInputs
 from trunkfirst.networks import Perceptron
+from trunkfirst.records import Choice
 from trunkfirst.regressors.base import AbstractRegressor, Regression, Task
 from trunkfirst.regressors.ridge import Linear
-from trunkfirst.trials import Candidate, Trial, aligned_trial, best_of
+from trunkfirst.settings import record
+from trunkfirst.trials import Candidate, Trial, aligned_trial, best_of, measure
 from trunkfirst.weights import relative_weights
 
 RNG = np.random.default_rng(0)
+EACH = PerInput({"a": StandardisedInputs(), "f": PrincipalInputs(1)})
 
 
-@dc.dataclass(frozen=True)
+@record
 class Fixed(AbstractRegressor):
     """Gives c(f) = f M, whatever the targets; remembers what it was told."""
 
@@ -31,12 +34,9 @@ class Fixed(AbstractRegressor):
     seen: list[Any] = dc.field(default_factory=list)
     groups: list[tuple[int, ...]] = dc.field(default_factory=list)
 
-    def with_groups(self, groups: tuple[int, ...]) -> AbstractRegressor:
-        self.groups.append(groups)
-        return self
-
     def learn(self, task: Task) -> Regression:
         self.seen.append(task.weights)
+        self.groups.append(task.layout.groups)
         M = np.zeros((task.inputs.shape[1], task.targets.shape[1])) if self.matrix is None else self.matrix
         branch = Perceptron((jnp.asarray(M.T),), (jnp.zeros(M.shape[1]),), "tanh")
         return Regression(branch, 0.0, "finished", 0, 0.0)
@@ -53,9 +53,11 @@ def trial_of(train: OperatorData, validation: OperatorData) -> Trial:
     return aligned_trial(train, validation, as_fields(train), as_fields(validation))
 
 
-def error_of(trial: Trial, regressor: AbstractRegressor, encoding: str = "none", **more: Any) -> float:
+def error_of(
+    trial: Trial, regressor: AbstractRegressor, encoding: AbstractInputs = RawInputs(), **more: Any
+) -> float:
     with jax.enable_x64(True):
-        return trial.error(Candidate(parse_encoding(encoding), regressor, **more), key=jr.key(0))
+        return trial.error(Candidate(encoding, regressor, **more), key=jr.key(0))
 
 
 # -- a trial
@@ -95,14 +97,14 @@ def test_what_no_coefficient_reaches_counts():
 def test_relative_candidates_are_given_weights():
     regressor = Fixed()
     trial = trial_of(linear_data(), linear_data(10, 1))
-    for is_relative in (True, False):
-        assert error_of(trial, regressor, is_relative=is_relative) == pytest.approx(1.0)  # predicts nothing
+    for weights in ("relative", "none"):
+        assert error_of(trial, regressor, weights=weights) == pytest.approx(1.0)  # predicts nothing
     assert regressor.seen[1] is None
     assert np.allclose(regressor.seen[0], relative_weights(linear_data()))
 
 
 def test_many_samples_are_thinned_out_with_their_channels(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("trunkfirst.selection._trial._MOST_SAMPLES", 12)
+    monkeypatch.setattr("trunkfirst.trials._MAX_SAMPLES", 12)
     x = np.linspace(0, 1, 20)
     inputs = RNG.normal(size=(30, 2))
     outputs = np.stack([inputs[:, :1] * x, inputs[:, 1:] * x**2 + 0 * x], axis=2)
@@ -120,7 +122,7 @@ def test_candidates_are_told_the_groups_of_inputs():
     parts = {"a": InputFunction(data.flat_inputs[:, :2]), "f": InputFunction(data.flat_inputs[:, 2:])}
     data = OperatorData(parts, data.points, data.outputs)
     trial = trial_of(data.take(np.arange(15)), data.take(np.arange(15, 20)))
-    for encoding, groups in (("a=standardise,f=principal:1", (2, 1)), ("standardise", (5,))):
+    for encoding, groups in ((EACH, (2, 1)), (StandardisedInputs(), (5,))):
         regressor = Fixed()
         error_of(trial, regressor, encoding)
         assert regressor.groups == [groups]
@@ -130,7 +132,7 @@ def test_candidates_are_told_the_groups_of_inputs():
 
 
 def choice_of(errors: dict[str, list[float]], nearly: float) -> tuple[Any, list[str]]:
-    """`choose` among candidates with known errors on each of several trials."""
+    """The choice among candidates with known errors on each of several trials."""
     said: list[str] = []
 
     class Known:
@@ -141,10 +143,8 @@ def choice_of(errors: dict[str, list[float]], nearly: float) -> tuple[Any, list[
             return errors[candidate][self.fold]
 
     folds = [Known(fold) for fold in range(len(next(iter(errors.values()))))]
-    choice = choose(
-        folds, {name: name for name in errors}, key=0, nearly=nearly, on_error=lambda name, _: said.append(name)
-    )
-    return choice, said
+    found = measure(folds, {name: name for name in errors}, key=0, on_error=lambda name, _: said.append(name))
+    return Choice(best_of(found, list(found), nearly), found), said
 
 
 def test_the_mean_over_the_folds_decides():
@@ -169,6 +169,10 @@ def test_errors_that_are_not_numbers_never_win():
 # -- what is worth trying
 
 
+def names_of(data: AnyData) -> tuple[str, ...]:
+    return tuple(map(str, encoding_candidates(data)))
+
+
 def with_inputs(**functions: np.ndarray) -> OperatorData:
     return OperatorData(
         {name: InputFunction(values) for name, values in functions.items()}, np.ones((3, 1)) * [[1], [2], [3]],
@@ -177,27 +181,27 @@ def with_inputs(**functions: np.ndarray) -> OperatorData:
 
 
 def test_functions_at_very_many_sensors_go_by_their_principal_coordinates():
-    names = encoding_candidates(with_inputs(f=RNG.normal(size=(40, 1001))))
+    names = names_of(with_inputs(f=RNG.normal(size=(40, 1001))))
     assert names == ("principal:1", "principal:4", "principal:16", "predictive:8", "predictive:16")
-    assert encoding_candidates(with_inputs(f=RNG.normal(size=(40, 1000))))[0] == "standardise"
+    assert names_of(with_inputs(f=RNG.normal(size=(40, 1000))))[0] == "standardise"
 
 
 def test_several_numbers_are_one_input_and_several_functions_are_not():
     numbers = with_inputs(a=RNG.uniform(1, 2, (40, 1)), b=RNG.normal(size=(40, 1)))
-    assert encoding_candidates(numbers) == ("standardise", "log", "inverse", "inverse-root")
+    assert names_of(numbers) == ("standardise", "log", "inverse", "inverse-root")
     functions = with_inputs(a=RNG.uniform(1, 2, (40, 2)), f=RNG.normal(size=(40, 12)))
-    names = encoding_candidates(functions)
+    names = names_of(functions)
     assert names[0] == "a=standardise,f=standardise"
     assert "a=log,f=principal:1" in names
     assert len(set(names)) == len(names) == 4  # as many as the function with the longest list has
-    assert all(parse_encoding(name).fit(functions) for name in names)
+    assert all(each.fit(functions) for each in encoding_candidates(functions))
 
 
 def test_scattered_outputs_have_no_predictive_coordinates():
     inputs = RNG.normal(size=(20, 30))
     points = [RNG.uniform(size=(4, 2)) for _ in range(20)]
     scattered = scattered_from_lists(inputs, points, [np.ones(4)] * 20)
-    assert not any("predictive" in name for name in encoding_candidates(scattered))
+    assert not any("predictive" in name for name in names_of(scattered))
     assert any(
         "predictive" in name for name in encoding_candidates(OperatorData(inputs, points[0], np.ones((20, 4))))
     )

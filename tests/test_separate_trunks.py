@@ -1,7 +1,5 @@
 """A trunk for every output channel."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -19,6 +17,8 @@ from trunkfirst.minimisers import worst_status
 from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
 from trunkfirst.networks import side_by_side
 from trunkfirst.regressors.ridge import Linear
+from trunkfirst.settings import from_values
+from trunkfirst.sizing import with_sizes
 from trunkfirst.two_step import TwoStep
 
 EACH = NetworkTrunk(hidden=(16,), width=4, activation="tanh", initialisation="xavier", iterations=150, starts=1)
@@ -75,18 +75,22 @@ def test_an_operator_with_separate_trunks_learns_both_channels():
 
 
 def test_separate_trunks_are_a_setting():
-    data = unlike()
-    given: dict[str, Any] = {
-        "data": {"file": "any.npz"},
-        "trunk": {"separate": True, "iterations": 5},
-        "branch": {"kind": "linear", "encoder": "standardise"},
-    }
-    method = build_method(own_config(given, data, minutes=1), data)
+    values = {"kind": "two-step", "trunk": {"kind": "separate", "each": {"iterations": 5}}, "branch": "linear"}
+    method = with_sizes(from_values(TwoStep, values), unlike())
     assert isinstance(method, TwoStep)
     assert isinstance(method.trunk, SeparateTrunks)
-    joint = {**given, "trunk": {**given["trunk"], "projected": False, "minimiser": "adam"}}
-    with pytest.raises(SettingError, match=r"trunk\.separate needs"):
-        build_method(own_config(joint, data, minutes=1), data)
+    assert method.trunk.each.iterations == 5
+    assert method.trunk.each.width is not None
+    with pytest.raises(SettingError, match=r"there is no setting 'trunk\.each\.batches'"):
+        from_values(TwoStep, {"trunk": {"kind": "separate", "each": {"batches": {}}}})
+
+
+def test_the_network_asked_for_is_trained():
+    trunk = SeparateTrunks(NetworkTrunk(hidden=(7,), width=3, activation="relu", iterations=2, starts=1))
+    with jax.enable_x64(True):
+        result = trunk.fit(as_fields(unlike()), dtype=DOUBLE, key=jr.key(0))
+    assert result.trunk.network.architecture == (1, 14, 6)  # two channels next to each other
+    assert result.trunk.network.activation == "relu"
 
 
 def test_one_channel_has_nothing_to_separate():

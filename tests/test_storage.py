@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from helpers import fitted, has_same_bits, make_operator, waves
 
-from trunkfirst.encoders import Identity, fit_standardise
+from trunkfirst.encoders import Identity, QuadratureProjection, fit_standardise
 from trunkfirst.errors import CorruptFileError, OutputNotWritableError
 from trunkfirst.files import sha256_of, update_manifest
 from trunkfirst.networks import Operator, load, save
-from trunkfirst.theory.known_rates import Coefficients
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 2))
@@ -29,7 +28,7 @@ def with_encoder(encoder: str, **settings: Any) -> Operator:
         chosen = {
             "identity": Identity(),
             "standardise": fit_standardise(INPUTS.astype(dtype)),
-            "coefficients": Coefficients(jnp.asarray(RNG.normal(size=(3, 3)), dtype)),
+            "coefficients": QuadratureProjection(jnp.asarray(RNG.normal(size=(3, 3)), dtype)),
         }[encoder]
     return make_operator(encoder=chosen, **settings)
 

@@ -12,7 +12,7 @@ from helpers import BRANCH, TRUNK, fitted, has_same_bits, two_step, waves, with_
 
 from trunkfirst.data import OperatorData
 from trunkfirst.encoders import StandardisedInputs
-from trunkfirst.errors import DataError, DivergedError, TrunkfirstError, WidthError
+from trunkfirst.errors import DivergedError, TrunkfirstError, WidthError
 from trunkfirst.fitting import fit_method
 from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser
 from trunkfirst.losses import Batches
@@ -220,7 +220,6 @@ def test_divergence(stage: str):
     [
         ((2, 6, 30), WidthError, "width N = 30 needs more than N output points, got 30"),
         ((2, 6, 99), WidthError, "N = 99"),
-        ((3, 6, 4), DataError, r"\(3, 6, 4\) starts with 3, but points have 2 coordinates"),
     ],
 )
 def test_a_trunk_that_does_not_fit_the_points(

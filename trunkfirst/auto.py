@@ -23,9 +23,10 @@ from .errors import SettingError
 from .fields import TrunkResult
 from .method import AbstractMethod, named_key
 from .progress import Reporter
+from .records import CandidateSettings, Choice
 from .regressors import AbstractRegressor, ActiveNeurons, AutoBranch, JointBranch, Kernel, Linear, NetworkBranch
 from .run_data import RunData
-from .trials import Candidate, Choice, Trial, aligned_trial, best_of, measure
+from .trials import Candidate, Trial, aligned_trial, best_of, measure
 from .two_step import TwoStep
 
 # With fewer samples than this one split says little: cross-validation.
@@ -52,7 +53,6 @@ class Chosen:
 
     method: AbstractMethod
     choice: Choice | None = None
-    best_network: str | None = None
     trunk_result: TrunkResult | None = None
     """Step 1, where choosing needed it already."""
 
@@ -77,7 +77,8 @@ class Chosen:
             "weights": self.method.weights,
             "candidate": self.choice.name,
             "validation_errors": dict(self.choice.errors),
-            "best_network": self.best_network,
+            "candidates": {name: dc.asdict(each) for name, each in self.choice.candidates.items()},
+            "best_network": self.choice.best_network,
         }
 
 
@@ -100,7 +101,8 @@ def choose(method: AbstractMethod, data: RunData, *, seed: int, reporter: Report
     chosen = search.method_of(name)
     # A step 1 carried out with other weights than those chosen must not be used: config.toml must give it again.
     is_same = _closed_weights(method) == chosen.weights
-    return Chosen(chosen, Choice(name, search.errors), best_network, step1 if is_same else None)
+    choice = Choice(name, search.errors, best_network, search.settings)
+    return Chosen(chosen, choice, step1 if is_same else None)
 
 
 class _Search:
@@ -115,6 +117,7 @@ class _Search:
         self._is_auto = isinstance(self._branch, AutoBranch)
         self._tried: dict[str, Candidate] = {}
         self.errors: dict[str, float] = {}
+        self.settings: dict[str, CandidateSettings] = {}
 
     def run(self) -> tuple[str, str | None]:
         """The name of the best candidate, and that of the best network."""
@@ -167,6 +170,7 @@ class _Search:
         self._tried |= options
 
     def _measure(self, candidates: Mapping[str, Candidate]) -> None:
+        self.settings |= {name: _settings(each) for name, each in candidates.items()}
         if candidates:
             self.errors |= measure(self._trials, candidates, key=self._seed, on_error=self._say)
 
@@ -269,6 +273,13 @@ def _for_function(function: InputFunction) -> list[AbstractInputs]:
 def _kind(branch: AbstractRegressor) -> str:
     is_convolution = isinstance(branch, NetworkBranch) and branch.convolution
     return "convolution" if is_convolution else getattr(branch, "kind", type(branch).__name__)
+
+
+def _settings(candidate: Candidate) -> CandidateSettings:
+    branch = candidate.branch
+    is_trained = getattr(branch, "iterations", 1) > 0
+    decay = getattr(branch, "decay", 0.0)
+    return CandidateSettings(_kind(branch), str(candidate.inputs), candidate.weights, decay, is_trained)
 
 
 def _branch_of(method: AbstractMethod) -> AbstractRegressor:

@@ -31,19 +31,6 @@ class Candidate:
     weights: str = "relative"
 
 
-@dc.dataclass(frozen=True)
-class Choice:
-    """What was chosen, and the mean relative validation error of every candidate."""
-
-    name: str
-    errors: Mapping[str, float]
-
-    @property
-    def error(self) -> float:
-        """The validation error of the candidate chosen."""
-        return self.errors[self.name]
-
-
 @dc.dataclass(frozen=True, eq=False)
 class Trial:
     """Targets of the training samples, wanted coefficients of the validation samples.

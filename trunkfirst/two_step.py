@@ -90,6 +90,11 @@ class TwoStep(AbstractMethod):
         return encode_stream(data, self, self.dtype)
 
 
+def _kind(branch: AbstractRegressor) -> str:
+    """The kind of branch in `metrics.json`: a network, however it is trained."""
+    return "network" if isinstance(branch, JointBranch) else getattr(branch, "kind", "network")
+
+
 def _loss_unit(basis: Basis, step1: TrunkResult) -> float:
     """From the mean over the kept directions to the paper's |C - R A|^2 / (K (N + 1)) with Q^T Q = I."""
     return basis.squared_length * basis.targets.shape[1] / (step1.trunk.width + 1)
@@ -111,7 +116,7 @@ def _assemble(
         encoded.operator(step2.branch, step1.trunk, transform),
         worst_status(step1.status, step2.status),
         step1.history + step2.history,
-        encoded.notes | _diagnostics(encoded, step1, basis, step2, unit, getattr(branch, "kind", "network")),
+        encoded.notes | _diagnostics(encoded, step1, basis, step2, unit, _kind(branch)),
         step1,
     )
 

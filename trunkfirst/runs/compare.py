@@ -11,9 +11,10 @@ from ..fields import TrunkResult
 from ..files import write_json, write_manifest
 from ..fitting import resolve
 from ..progress import Reporter, Silent
+from ..records import Claim
 from ..run_data import RunData, load_run_data
 from ..two_step import TwoStep
-from .claims import Claim, check_claims
+from .claims import check_claims
 from .config import RunConfig, config_values
 from .directory import run_directory
 from .run import Outcome, run
