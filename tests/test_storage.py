@@ -121,7 +121,7 @@ def change(edit: Callable[[Any], None]) -> Callable[[Path], None]:
 
 
 def sign(folder: Path, header: str) -> None:
-    """A header that the manifest vouches for."""
+    """Write a header with its checksum in the manifest."""
     (folder / "model.json").write_text(header)
     update_manifest(folder, "model.json")
 

@@ -29,7 +29,18 @@ from ..files import (
     write_json,
     write_manifest,
 )
-from . import _encoders, branches, layers
+from . import branches, layers
+from ._encoders import (
+    Chain,
+    Coefficients,
+    Coordinates,
+    Elementwise,
+    FourierFeatures,
+    Identity,
+    Parallel,
+    Periodic,
+    Standardise,
+)
 from .branches import PredictOnlyBranch
 from .operator import Operator
 from .training_domain import TrainingDomain
@@ -57,15 +68,15 @@ _PARTS: dict[str, type] = {
         branches.ProductFeatures,
         branches.SkipFeatures,
         branches.ConvolutionFeatures,
-        _encoders.Identity,
-        _encoders.Standardise,
-        _encoders.Elementwise,
-        _encoders.Coordinates,
-        _encoders.Coefficients,
-        _encoders.Chain,
-        _encoders.Parallel,
-        _encoders.Periodic,
-        _encoders.FourierFeatures,
+        Identity,
+        Standardise,
+        Elementwise,
+        Coordinates,
+        Coefficients,
+        Chain,
+        Parallel,
+        Periodic,
+        FourierFeatures,
     )
 }
 # Fields whose arrays may hold infinity: the deviation of a constant sensor, the bound of an interval.
