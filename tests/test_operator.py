@@ -153,6 +153,17 @@ def test_representations_name_what_there_is():
     assert "1 at (2 coordinates)" in repr(standardised())
 
 
+def test_scattered_points():
+    """Every sample at its own points, which must be as many sets as there are samples."""
+    operator = standardised()
+    points = POINTS + np.arange(len(INPUTS))[:, None, None]
+    expected = [operator.predict(INPUTS[i : i + 1], points[i])[0] for i in range(len(INPUTS))]
+    assert np.allclose(operator.predict_scattered(INPUTS, points.tolist()), expected, rtol=0, atol=1e-13)
+    for wrong in (points[:3], POINTS, points[..., :1]):
+        with pytest.raises(DataError, match=r"points: expected shape \(7, points, 2\), got"):
+            operator.predict_scattered(INPUTS, wrong)
+
+
 # -- messages
 
 
