@@ -1,4 +1,4 @@
-"""L-BFGS and Levenberg-Marquardt: known minima, SciPy beside them, resumption to the bit."""
+"""L-BFGS and Levenberg-Marquardt: known minima, comparison with SciPy, resumption to the same bits."""
 
 import equinox as eqx
 import jax

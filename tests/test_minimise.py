@@ -179,23 +179,25 @@ def test_an_interrupted_minimisation_is_resumed_to_the_same_bits(
 ):
     """Also where the last entry, after which the loop would have stopped, is interrupted."""
 
-    def attempt(last: int = 0) -> Minimised:
+    def attempt(target: float, last: int = 0) -> Minimised:
         def stop(entry: LogEntry) -> None:
             if entry.iteration == last:
                 raise error
 
         problem, start = separable(1.0, 1e-3)
-        stopping = Stopping(target=0.99 * float(problem.value(start)))
-        return minimise(problem, start, minimiser, iterations=12, key=jr.key(0), stopping=stopping, on_step=stop)
+        options = {"stopping": Stopping(target), "on_step": stop}
+        return minimise(problem, start, minimiser, iterations=12, key=jr.key(0), **options)
 
     with jax.enable_x64(True):
-        whole = attempt()
+        target = attempt(0.0).history[4].best_loss
+        whole = attempt(target)
+        assert 1 < whole.iterations <= 5
         for last in (1, whole.iterations):
             with keep_checkpoints(tmp_path, interval=0), pytest.raises(error):
-                attempt(last)
+                attempt(target, last)
         for _ in range(2):  # the second time it is finished already
             with keep_checkpoints(tmp_path, interval=0):
-                resumed = attempt()
+                resumed = attempt(target)
             assert has_same_bits(
                 *((end.parameters, end.state.parameters, end.state.memory) for end in (resumed, whole))
             )

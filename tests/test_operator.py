@@ -11,7 +11,7 @@ from helpers import central_difference, fitted, make_operator, random_like, wave
 
 from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.errors import DataError, PrecisionError, UsageError
-from trunkfirst.networks import Operator, operator as operator_module
+from trunkfirst.networks import Operator, TrainingDomain, operator as operator_module
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 2))
@@ -84,12 +84,103 @@ def test_inputs_by_name(x64: bool):
         assert np.array_equal(operator.predict(named, POINTS), operator.predict(INPUTS, POINTS))
 
 
+# -- the training domain
+
+
+def with_domain(**fields: Any) -> Operator:
+    """An operator that remembers its training points, with other `fields` of the domain."""
+    return dc.replace(standardised(), domain=TrainingDomain(**{"points": POINTS, **fields}))
+
+
+def test_training_points_are_the_default():
+    operator = with_domain()
+    assert np.array_equal(operator.predict(INPUTS), standardised().predict(INPUTS, POINTS))
+    assert np.array_equal(operator.gradient(INPUTS), standardised().gradient(INPUTS, POINTS))
+    with pytest.raises(DataError, match="points: this operator does not know its training points"):
+        standardised().predict(INPUTS)
+
+
+def test_lists_are_accepted():
+    operator = standardised()
+    expected = operator.predict(INPUTS, POINTS)
+    named = {"f": INPUTS[:, :1].tolist(), "g": INPUTS[:, 1:].tolist()}
+    for inputs in (INPUTS.tolist(), named):
+        assert np.array_equal(operator.predict(inputs, POINTS.tolist()), expected)
+
+
+def test_points_outside_the_training_domain_warn():
+    """The training points themselves, and points between them, do not."""
+    ranges = np.stack([POINTS.min(axis=0), POINTS.max(axis=0)])
+    for operator in (with_domain(), with_domain(points=None, point_ranges=ranges)):
+        operator.predict(INPUTS, POINTS)
+        with pytest.warns(UserWarning, match="points: 2 of 3 lie outside the training domain"):
+            operator.predict(INPUTS, [ranges[0] - [1, 0], ranges[1] + [0, 1], POINTS.mean(axis=0)])
+
+
+def test_operators_with_equal_domains_compile_once():
+    traces: list[int] = []
+
+    @jax.jit
+    def count(operator: Operator) -> int:
+        traces.append(1)
+        return 0
+
+    with jax.enable_x64(True):
+        for points in (POINTS, POINTS.copy(), POINTS + 1):
+            count(with_domain(points=points, units={"x": "m"}))
+    assert len(traces) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"points": POINTS[:, :1]}, r"domain.points: expected 2 columns, got shape \(5, 1\)"),
+        ({"input_ranges": np.zeros((2, 4))}, "domain.input_ranges: expected 3 columns"),
+        ({"coordinate_names": ("x",)}, "domain.coordinate_names: expected 2 entries, got 1"),
+        ({"input_sizes": (3,)}, "domain.input_sizes: expected 2 entries, got 1"),
+    ],
+)
+def test_a_domain_of_other_sizes_is_refused(fields: dict[str, Any], words: str):
+    with pytest.raises(DataError, match=words):
+        with_domain(**fields)
+
+
+def test_representations_name_what_there_is():
+    operator = with_domain(coordinate_names=("x", "<y>"), channel_names=("u",))
+    for words in ("f, g (3 sensors)", "u at (x, <y>)", "Perceptron (45 parameters)", "rank 3", "float64"):
+        assert words in repr(operator)
+    assert "<td>u at (x, &lt;y&gt;)</td>" in operator._repr_html_()
+    assert "1 at (2 coordinates)" in repr(standardised())
+
+
+def test_scattered_points():
+    """Every sample at its own points, which must be as many sets as there are samples."""
+    operator = standardised()
+    points = POINTS + np.arange(len(INPUTS))[:, None, None]
+    expected = [operator.predict(INPUTS[i : i + 1], points[i])[0] for i in range(len(INPUTS))]
+    assert np.allclose(operator.predict_scattered(INPUTS, points.tolist()), expected, rtol=0, atol=1e-13)
+    for wrong in (points[:3], POINTS, points[..., :1]):
+        with pytest.raises(DataError, match=r"points: expected shape \(7, points, 2\), got"):
+            operator.predict_scattered(INPUTS, wrong)
+
+
 # -- messages
 
 
 @pytest.mark.parametrize(
     ("inputs", "points", "words"),
     [
+        ([[1.0, 2.0], [3.0]], POINTS, "inputs: cannot be made an array"),
+        ([["a", "b", "c"]], POINTS, "inputs: expected real numbers, got values of type"),
+        (
+            np.where(np.arange(3) == 1, np.nan, INPUTS),
+            POINTS,
+            r"inputs\[0, 1\] is nan; 7 of 21 values",
+        ),
+        (INPUTS, np.where(np.arange(2) == 1, -np.inf, POINTS), r"points\[0, 1\] is -inf"),
+        (INPUTS[:0], POINTS, "inputs: there are no samples"),
+        ({"f": INPUTS[:, :1], "g": INPUTS[:3, 1:]}, POINTS, "different numbers of samples on axis 0: f 7, g 3"),
+        ({"f": INPUTS[:, :1], "g": INPUTS[0, 1:]}, POINTS, r"inputs\['g'\]: expected 2 axes \(samples, sensors\)"),
         (INPUTS[0], POINTS, r"inputs: expected 2 axes.*\(3,\)"),
         (INPUTS, POINTS[0], r"points: expected 2 axes.*\(2,\)"),
         (INPUTS[:, :2], POINTS, "inputs: .*3.*2"),

@@ -1,4 +1,4 @@
-"""What is known of outputs beforehand: fixed sides, positivity, scales; exact whatever is learned."""
+"""Output maps: fixed sides, positivity and scales hold exactly, whatever the network learns."""
 
 import math
 from pathlib import Path

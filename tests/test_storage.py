@@ -1,5 +1,6 @@
 """An operator on disk: the same bits back, and damage noticed."""
 
+import dataclasses as dc
 import json
 import shutil
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from helpers import fitted, has_same_bits, make_operator, waves
 from trunkfirst.encoders import Identity, QuadratureProjection, fit_standardise
 from trunkfirst.errors import CorruptFileError, OutputNotWritableError
 from trunkfirst.files import sha256_of, update_manifest
-from trunkfirst.networks import Operator, load, save
+from trunkfirst.networks import Operator, TrainingDomain, load, save
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 2))
@@ -50,6 +51,29 @@ def test_round_trip_to_the_bit(tmp_path: Path, encoder: str, stacked: bool, dtyp
     assert jax.tree.structure(operator) == jax.tree.structure(back)
     assert back.input_names == ("f", "g")
     assert np.array_equal(operator.predict(INPUTS, POINTS), back.predict(INPUTS, POINTS))
+
+
+def test_round_trip_of_a_training_domain(tmp_path: Path):
+    domain = TrainingDomain(
+        points=POINTS,
+        coordinate_names=("x", "y"),
+        units={"x": "m", "f": "Pa"},
+        sensors=(np.zeros((1, 1)), np.array([[0.0], [1.0]])),
+        input_sizes=(1, 2),
+        input_ranges=np.stack([INPUTS.min(axis=0), INPUTS.max(axis=0)]),
+        extras={"intervals.levels": np.array([0.8, 0.9]), "intervals.field": np.array([0.1, np.inf])},
+    )
+    operator = dc.replace(make_operator(), domain=domain)
+    back = load(save(operator, tmp_path))
+    assert back.domain is not None
+    assert back.domain == domain
+    assert isinstance(back.domain.points, np.ndarray)
+    assert np.array_equal(back.predict(INPUTS), operator.predict(INPUTS, POINTS))
+
+
+def test_an_operator_without_a_domain_is_described_as_by_version_0_1(tmp_path: Path):
+    fields = json.loads((save(make_operator(), tmp_path) / "model.json").read_text())["operator"]["fields"]
+    assert list(fields) == ["encoder", "branch", "trunk", "transform", "input_names", "output", "channels"]
 
 
 def test_round_trip_of_a_fit(tmp_path: Path):
@@ -99,7 +123,7 @@ def change(edit: Callable[[Any], None]) -> Callable[[Path], None]:
 
 
 def sign(folder: Path, header: str) -> None:
-    """A header that the manifest vouches for."""
+    """Write a header with its checksum in the manifest."""
     (folder / "model.json").write_text(header)
     update_manifest(folder, "model.json")
 
@@ -110,6 +134,10 @@ def weight(header: Any) -> Any:
 
 def field_of(header: Any, name: str) -> Any:
     return header["operator"]["fields"][name]["fields"]
+
+
+def set_domain(header: Any, part: str, **fields: Any) -> None:
+    header["operator"]["fields"]["domain"] = {"part": part, "fields": fields}
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -135,6 +163,15 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "unknown field": (change(lambda h: field_of(h, "branch").update(more=1)), "more"),
     "missing field": (change(lambda h: field_of(h, "branch").pop("biases")), "biases"),
+    "another part as domain": (change(lambda h: set_domain(h, "Identity")), "has no place there"),
+    "domain of other sizes": (
+        change(lambda h: set_domain(h, "TrainingDomain", input_sizes=[3])),
+        "expected 2 entries",
+    ),
+    "units that are numbers": (
+        change(lambda h: set_domain(h, "TrainingDomain", units={"mapping": {"x": 1}})),
+        "has no place there",
+    ),
     "unknown activation": (change(lambda h: field_of(h, "branch").update(activation="step")), "step"),
 }
 

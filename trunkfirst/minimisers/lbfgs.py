@@ -130,25 +130,7 @@ def _line_search(
 
     def try_length(s: _Search) -> _Search:
         f, g = evaluate(x + s.length * direction)
-        here = jnp.stack([s.length, f, g @ direction])
-        is_too_high = ~(f <= value + method.decrease * s.length * slope) | (f >= s.low[1]) & (s.low[0] > 0)
-        # At a kink of a ReLU network the slope jumps and may never be small: then the weak condition suffices.
-        size = jnp.where(s.evaluations < method.strong_evaluations, jnp.abs(here[2]), -here[2])
-        is_flat = size <= -method.curvature * slope
-        is_done = ~is_too_high & is_flat
-        moves_high = is_too_high | (here[2] > 0)
-        low = jnp.where(is_too_high, s.low, jnp.where(here[2] > 0, s.low, here))
-        high = jnp.where(moves_high, here, s.high)
-        return _Search(
-            length=jnp.where(is_done, s.length, _next_length(low, high)),
-            value=f,
-            gradient=g,
-            low=low,
-            low_gradient=jnp.where(moves_high, s.low_gradient, g),
-            high=high,
-            evaluations=s.evaluations + 1,
-            is_done=is_done,
-        )
+        return _narrowed(method, s, jnp.stack([s.length, f, g @ direction]), f, g, value, slope)
 
     low = jnp.stack([jnp.zeros_like(value), value, slope])
     s = _Search(
@@ -168,6 +150,26 @@ def _line_search(
         length=jnp.where(s.is_done, s.length, s.low[0]),
         value=jnp.where(s.is_done, s.value, s.low[1]),
         gradient=jnp.where(s.is_done, s.gradient, s.low_gradient),
+    )
+
+
+def _narrowed(method: LBFGS, s: _Search, here: Array, f: Array, g: Array, value: Array, slope: Array) -> _Search:
+    """The search after a trial: done, or with a smaller interval; `value` and `slope` are those at length 0."""
+    is_too_high = ~(f <= value + method.decrease * s.length * slope) | (f >= s.low[1]) & (s.low[0] > 0)
+    # At a kink of a ReLU network the slope jumps and may never be small: then the weak condition suffices.
+    size = jnp.where(s.evaluations < method.strong_evaluations, jnp.abs(here[2]), -here[2])
+    is_done = ~is_too_high & (size <= -method.curvature * slope)
+    moves_high = is_too_high | (here[2] > 0)
+    low, high = jnp.where(moves_high, s.low, here), jnp.where(moves_high, here, s.high)
+    return _Search(
+        length=jnp.where(is_done, s.length, _next_length(low, high)),
+        value=f,
+        gradient=g,
+        low=low,
+        low_gradient=jnp.where(moves_high, s.low_gradient, g),
+        high=high,
+        evaluations=s.evaluations + 1,
+        is_done=is_done,
     )
 
 

@@ -143,8 +143,12 @@ class Operator(eqx.Module):
 
     def predict_scattered(self, inputs: Inputs, points: Points) -> np.ndarray:
         """Like `predict`, with points (samples, points, coordinates) of its own for every sample."""
+        rows, places = self._checked_inputs(inputs), np.asarray(points)
+        if places.ndim != 3 or (len(places), places.shape[2]) != (len(rows), self.trunk.coordinates):
+            expected = f"({len(rows)}, points, {self.trunk.coordinates})"
+            raise DataError(f"points: expected shape {expected}, got {places.shape}")
         with jax.enable_x64(self.dtype == jnp.float64):
-            return self.scattered_fields(np.asarray(self.coefficients(self._checked_inputs(inputs))), points)
+            return self.scattered_fields(np.asarray(self.coefficients(rows)), places)
 
     def scattered_fields(self, coefficients: np.ndarray, points: Points) -> np.ndarray:
         """The physical outputs of these coefficients, every sample at its own points."""

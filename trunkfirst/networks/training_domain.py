@@ -79,7 +79,7 @@ class TrainingDomain:
 
 def _content_of(value: Any) -> Hashable:
     if isinstance(value, np.ndarray):
-        return value.shape, value.dtype.str, hashlib.sha256(np.ascontiguousarray(value)).digest()
+        return value.shape, value.dtype.str, hashlib.sha256(value.tobytes()).digest()
     if isinstance(value, Mapping):
         return tuple((name, _content_of(value[name])) for name in sorted(value))
     return tuple(map(_content_of, value)) if isinstance(value, tuple) else value
