@@ -163,7 +163,7 @@ def test_the_choice_of_a_branch_is_explained(tmp_path: Path):
         "b": ("kernel", "f=log,g=principal:2", "none"),
         **dict.fromkeys("cde", ("network", "standardise", "relative")),
     }
-    chosen = searched(errors, settings, "b") | {"best_network": "d"}
+    chosen: dict[str, Any] = searched(errors, settings, "b") | {"best_network": "d"}
     chosen["candidates"]["d"]["decay"] = 1e-6
     chosen["candidates"]["e"]["is_trained"] = False  # only a first look at the encoder: not compared
     page = page_of_one(tmp_path, chosen=chosen)

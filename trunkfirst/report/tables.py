@@ -130,11 +130,13 @@ def paper_tables(experiment: Experiment) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def claims_table(caption: str, claims: tuple[Claim, ...]) -> Table:
-    """Claims with the paper's number, ours, and whether they hold."""
+def claims_table(
+    caption: str, claims: tuple[Claim, ...], header: tuple[str, ...] = ("Claim", "Paper", "Ours", "Holds")
+) -> Table:
+    """Claims with the expected number, the one found, and whether they hold."""
     said = {True: "✓ yes", False: "✗ no", None: "not tested"}
     rows = tuple((claim.claim, claim.paper, claim.ours, said[claim.holds]) for claim in claims)
-    return Table(caption, ("Claim", "Paper", "Ours", "Holds"), rows)
+    return Table(caption, header, rows)
 
 
 def _paper_table(experiment: Experiment, figures: tuple[PaperFigure, ...]) -> Table:
