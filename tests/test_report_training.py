@@ -169,6 +169,7 @@ def test_the_choice_of_a_branch_is_explained(tmp_path: Path):
     page = page_of_one(tmp_path, chosen=chosen)
     assert "“b” was chosen: its validation error of 1.00e-4 is the smallest of 4 candidates." in text_of(page)
     assert "The best network is “d” with 1.00e-3." in text_of(page)
+    assert "served only to select the encoders" in text_of(page)
     network = "network on values standardised to mean 0 and deviation 1, samples weighted by relative error"
     assert {row[0]: row[1] for row in rows(page) if row and row[0] in errors} == {
         "a": "linear regression on raw values, samples weighted by relative error",

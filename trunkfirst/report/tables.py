@@ -278,6 +278,8 @@ _HOW = (
     "test samples were not used."
 )
 
+_SCREENING = "Networks whose hidden layers were not trained served only to select the encoders to try."
+
 
 def choice_tables(experiment: Experiment) -> tuple[Table, ...]:
     """The candidates of every search and their validation errors; runs of a comparison share theirs."""
@@ -300,7 +302,8 @@ def _choice_table(choice: Choice, names: list[str]) -> Table:
         for name in ranked
     )
     header = ("Candidate", *(["Settings"] if choice.candidates else []), "Validation error, mean", "Choice")
-    sentences = filter(None, (_why(choice, ranked), _best_network(choice), _HOW))
+    screening = _SCREENING if any(not each.is_trained for each in choice.candidates.values()) else ""
+    sentences = filter(None, (_why(choice, ranked), _best_network(choice), _HOW, screening))
     caption = (f"{'; '.join(names)}: " if names else "") + " ".join(sentences)
     return Table(caption, header, rows)
 
