@@ -50,6 +50,9 @@ def test_everything_chosen_is_told_written_and_run_again(
     ]
     for name, error in chosen["validation_errors"].items():
         assert f"  {name}: {error:.2e}" in lines
+    assert list(chosen["candidates"]) == names
+    settings = {"branch": "network", "encoder": "standardise", "decay": 1e-3, "is_trained": True}
+    assert settings.items() <= chosen["candidates"]["network, standardise, decay 1e-03"].items()
     best = min(names, key=chosen["validation_errors"].__getitem__)
     assert f"chosen: {best} ({chosen['validation_errors'][best]:.2e})" in lines
     assert chosen["candidate"] == best

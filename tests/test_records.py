@@ -12,8 +12,8 @@ import pytest
 from trunkfirst.records import CandidateSettings, Choice, Claim, EvaluationRecord, LogEntry, mapping_at, number_at
 
 
-def through_json(record: object) -> dict:
-    return json.loads(json.dumps(dc.asdict(record)))  # pyright: ignore[reportArgumentType]
+def through_json(record: LogEntry | Claim) -> dict:
+    return json.loads(json.dumps(dc.asdict(record)))
 
 
 def test_log_entries_and_claims_are_read_as_written():
@@ -88,6 +88,20 @@ def test_worst_samples_must_exist(indices: list[int]):
     }
     with pytest.raises(ValueError, match="samples that do not exist"):
         EvaluationRecord.from_arrays({"errors": np.ones(2), "worst_indices": np.array(indices), **fields})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"points": np.ones(3)}, "points has 1 axes; expected 2"),
+        ({"example_index": np.ones(2)}, "example_index has 1 axes; expected 0"),
+        ({"points": np.ones((3, 1)), "example_target": np.ones((3, 0))}, "example_target has shape"),
+        ({"errors": np.array(["x", "y"])}, "could not convert"),
+    ],
+)
+def test_arrays_of_other_shapes_are_refused(change: dict[str, np.ndarray], message: str):
+    with pytest.raises(ValueError, match=message):
+        EvaluationRecord.from_arrays({"errors": np.ones(2), **change})
 
 
 def test_paths_end_in_mappings_and_numbers():

@@ -61,7 +61,7 @@ def test_the_example_does_not_depend_on_the_method():
 
 def test_inverse_problem_shows_geometry_and_pair(tmp_path: Path):
     folder = write_run(tmp_path / "run", problem="discontinuous-conductivity")
-    assert "at β = 5:" in write_report(folder).read_text()
+    assert "and conductivity κ, with conductivity of the disk β = 5." in write_report(folder).read_text()
     assert (folder / "figures" / "geometry.svg").is_file()
     points, triangles = grid()
     inputs = {"pressure": InputFunction(np.tile(points[:, 1], (3, 1)))}
@@ -69,7 +69,7 @@ def test_inverse_problem_shows_geometry_and_pair(tmp_path: Path):
     data = OperatorData(
         inputs=inputs, points=points, outputs=np.ones((3, len(points))), triangles=triangles, labels=labels
     )
-    assert "at β = 9.97:" in write_report(folder, data=data).read_text()
+    assert "with conductivity of the disk β = 9.97." in write_report(folder, data=data).read_text()
 
 
 # -- the worst samples
@@ -95,7 +95,7 @@ def test_worst_samples_are_drawn(tmp_path: Path, dimension: int, files: int):
     page = write_report(folder).read_text()
     assert len(list((folder / "figures").glob("worst-*.svg"))) == files
     assert "the 2 of 5 test samples with the largest relative errors" in page
-    assert "(beta = 9.98, 700)" in page
+    assert "(conductivity factor β = 9.98, 700)" in page
     assert "Sample 4: error" in page
 
 

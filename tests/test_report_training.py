@@ -163,12 +163,13 @@ def test_the_choice_of_a_branch_is_explained(tmp_path: Path):
         "b": ("kernel", "f=log,g=principal:2", "none"),
         **dict.fromkeys("cde", ("network", "standardise", "relative")),
     }
-    chosen = searched(errors, settings, "b") | {"best_network": "d"}
+    chosen: dict[str, Any] = searched(errors, settings, "b") | {"best_network": "d"}
     chosen["candidates"]["d"]["decay"] = 1e-6
     chosen["candidates"]["e"]["is_trained"] = False  # only a first look at the encoder: not compared
     page = page_of_one(tmp_path, chosen=chosen)
     assert "“b” was chosen: its validation error of 1.00e-4 is the smallest of 4 candidates." in text_of(page)
     assert "The best network is “d” with 1.00e-3." in text_of(page)
+    assert "served only to select the encoders" in text_of(page)
     network = "network on values standardised to mean 0 and deviation 1, samples weighted by relative error"
     assert {row[0]: row[1] for row in rows(page) if row and row[0] in errors} == {
         "a": "linear regression on raw values, samples weighted by relative error",

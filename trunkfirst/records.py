@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 Values = Float[np.ndarray, " samples"]
 _LABEL = "labels."
+_AXES = {"points": 2, "triangles": 2, "example_index": 0, "example_input": 1}
 
 
 def mapping_at(content: object, *keys: str) -> Mapping[str, object]:
@@ -225,7 +226,12 @@ class EvaluationRecord:
             _check_shape(name, array, (samples,))
         for name in ("example_target", "example_prediction"):
             array = getattr(self, name)
-            _check_shape(name, array, (points, *(() if array is None else array.shape[1:2])))
+            channels = () if array is None or array.ndim < 2 else (array.shape[1] or 1,)
+            _check_shape(name, array, (points, *channels))
+        for name, axes in _AXES.items():
+            array = getattr(self, name)
+            if array is not None and array.ndim != axes:
+                raise ValueError(f"{name} has {array.ndim} axes; expected {axes}")
         if self.triangles is not None and self.triangles.size:
             low, high = self.triangles.min(), self.triangles.max()
             if not 0 <= low <= high < points:

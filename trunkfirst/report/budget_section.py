@@ -97,7 +97,7 @@ def _assumptions(run: Run, name: str) -> Table | None:
         (each, scientific(number_at(found, each, "value")), str(mapping_at(found, each).get("meaning", "")))
         for each in found
     )
-    caption = f"{name}What the paper's bound (thm:main) assumes, measured."
+    caption = f"{name}What the paper's error bound assumes, measured."
     return Table(caption, ("Quantity", "Measured", "Meaning"), rows) if rows else None
 
 

@@ -1,6 +1,7 @@
 """Single test samples over the domain: target and errors of each method, the worst samples, the problem itself."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,10 +114,11 @@ def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
         name, title = f"map-error-{_slug(method)}", f"Error, {short_name(method)}"
         images.append(_draw_error(mesh, error, largest, name=name, title=title, unit=wording.unit))
     channel = f" (the first of {evaluation.channels} output channels)" if evaluation.channels > 1 else ""
+    label = _labelled(evaluation.labels, wording, sample.index)
     caption = (
-        f"The test sample {_describe(sample, evaluation, wording)}{channel}: its target, and the absolute error "
-        "of each method's prediction. All error maps share one logarithmic colour scale: dark is accurate, bright "
-        f"is wrong; errors more than {DECADES} orders below the largest take the darkest colour."
+        f"One test sample{f' with {label}' if label else ''}{channel}: its target, and the absolute error of each "
+        "method's prediction. All error maps share one logarithmic colour scale (dark: accurate, bright: wrong); "
+        f"errors more than {DECADES} orders below the largest take the darkest colour."
     )
     left_out = ", ".join(short_name(method) for method in experiment.methods if method not in examples)
     if left_out:
@@ -138,12 +140,14 @@ def _examples(experiment: Experiment) -> dict[str, tuple[EvaluationRecord, Sampl
     return max(groups.values(), key=len, default={})
 
 
-def _describe(sample: SampleField, evaluation: EvaluationRecord, wording: Wording) -> str:
-    """The sample named by its labels: `with conductivity factor β = 5`."""
-    if not evaluation.labels or not 0 <= sample.index < len(evaluation.errors):
-        return "chosen as example"
-    names = {wording.label(name).split(" (")[0]: values for name, values in evaluation.labels.items()}
-    return "with " + ", ".join(f"{name} = {values[sample.index]:.3g}" for name, values in names.items())
+def _labelled(labels: Mapping[str, np.ndarray], wording: Wording, *indices: int) -> str:
+    """Samples named by their labels: `conductivity factor β = 5, 700`; empty where they have none."""
+    if any(not 0 <= index < len(values) for values in labels.values() for index in indices):
+        return ""
+    return "; ".join(
+        f"{wording.label(name).split(' (')[0]} = {', '.join(f'{values[index]:.3g}' for index in indices)}"
+        for name, values in labels.items()
+    )
 
 
 def _slug(method: str) -> str:
@@ -167,21 +171,14 @@ def draw_worst(experiment: Experiment, wording: Wording) -> Drawn:
     if samples[0].points.shape[1] > 2:
         return Omission(title, "points have more than two coordinates.")
     draw = _draw_curve if samples[0].points.shape[1] == 1 else _draw_worst_maps
+    labels = _labelled(evaluation.labels, wording, *(sample.index for sample in samples))
     images = [image for rank, sample in enumerate(samples, 1) for image in draw(evaluation, sample, rank, wording)]
     caption = (
         f"{short_name(run.method)}, seed {run.seed}: the {len(samples)} of {len(evaluation.errors)} test samples "
-        f"with the largest relative errors{_labels(evaluation, samples)}. If they have something in common, add "
-        "training samples of that kind."
+        f"with the largest relative errors{f' ({labels})' if labels else ''}. If they have something in common, "
+        "add training samples of that kind."
     )
     return Panel(title, caption, tuple(images))
-
-
-def _labels(evaluation: EvaluationRecord, samples: list[SampleField]) -> str:
-    named = [
-        f"{name} = {', '.join(f'{values[sample.index]:.3g}' for sample in samples)}"
-        for name, values in evaluation.labels.items()
-    ]
-    return f" ({'; '.join(named)})" if named else ""
 
 
 def _name(evaluation: EvaluationRecord, sample: SampleField) -> str:
@@ -270,13 +267,14 @@ def draw_pair(experiment: Experiment, wording: Wording, data: OperatorData | Non
     if pair is None:
         reason = "no run holds an example with its input on a triangulated mesh."
         return Omission(title, reason) if experiment.problem == _INVERSE else None
-    mesh, source, target, note = pair
+    mesh, source, target, label = pair
     input_axis = f"{wording.input} ({wording.unit})"
     images = (
         _draw_field(mesh, source, name="pair-input", title="Input", quantity=input_axis),
         _draw_field(mesh, target, name="pair-output", title="Output", quantity=wording.output_axis),
     )
-    return Panel(title, f"Input and output of the operator{note}: {wording.input} and {wording.output}.", images)
+    note = f", with {label}" if label else ""
+    return Panel(title, f"Input and output of the operator: {wording.input} and {wording.output}{note}.", images)
 
 
 Pair = tuple[Mesh, Field, Field, str]
@@ -289,7 +287,7 @@ def _pair_from_data(data: OperatorData, wording: Wording) -> Pair | None:
     beta = data.labels.get("beta")
     index = 0 if beta is None else int(np.argmin(np.abs(beta - _PAIR_BETA)))
     mesh = Mesh(data.points, data.triangles, wording.coordinates)
-    return mesh, values[index], data.outputs[index], _at_beta(beta, index)
+    return mesh, values[index], data.outputs[index], _labelled(data.labels, wording, index)
 
 
 def _pair_from_example(run: Run | None, wording: Wording) -> Pair | None:
@@ -298,8 +296,4 @@ def _pair_from_example(run: Run | None, wording: Wording) -> Pair | None:
     mesh, source, sample = _mesh(run.evaluation, wording), run.evaluation.example_input, run.evaluation.example
     if mesh is None or sample is None or source is None or source.shape != sample.target.shape:
         return None
-    return mesh, source, sample.target, _at_beta(run.evaluation.labels.get("beta"), sample.index)
-
-
-def _at_beta(beta: np.ndarray | None, index: int) -> str:
-    return "" if beta is None or not 0 <= index < len(beta) else f" at β = {beta[index]:.3g}"
+    return mesh, source, sample.target, _labelled(run.evaluation.labels, wording, sample.index)

@@ -61,7 +61,8 @@ def write_study(
     with figure_style():
         panels = [panel for name in _COUNTS if (panel := _ladder_panel(ladders, name)) is not None]
         panels += [_bound_panel(bound)] if bound else []
-    slopes = claims_table("Slopes, and whether they agree with the theory.", tuple(map(_claim, ladders)))
+    header = ("Series", "Slope in theory", "Measured slope", "Agrees")
+    slopes = claims_table("Slopes of errors against counts.", tuple(map(_claim, ladders)), header)
     page = Page(
         title=title,
         summary=_sentences(summary),
@@ -113,7 +114,7 @@ def _ladder_table(ladders: Sequence[Summary]) -> Table:
 
 
 def _bound_table(rows: Sequence[Summary]) -> Table:
-    caption = "The four terms of thm:main, corrected, with the constants of this operator, and the measured error."
+    caption = "The four terms of the paper's bound (corrected, constants of this operator) and the measured error."
     labels = (label for _, label in _TERMS.values())
     header = ("N, K, m_x, m_y", *labels, "Sum", "Measured", "Measured ÷ sum")
     cells = tuple(
@@ -166,8 +167,8 @@ def _bound_panel(rows: Sequence[Summary]) -> Panel:
     axes.set(xscale="log", yscale="log", xlabel=_COUNTS["N"][1], ylabel="mean squared error")
     tick_counts(axes, widths)
     caption = (
-        "Whole operators. Dashed: the terms of thm:main with the constants of this operator. Solid: their sum, an "
-        "upper bound up to a factor of 3. Stars: the measured mean squared error."
+        "Dashed: the terms of the paper's bound with the constants of this operator. Solid: their sum, an upper "
+        "bound up to a factor of 3. Stars: the measured mean squared error."
     )
     alt = "Four terms, their sum, and the measured mean squared error for growing N."
     return Panel("Bound and measured error", caption, (to_image(figure, "bound", alt, legend=3),))

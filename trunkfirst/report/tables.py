@@ -130,11 +130,13 @@ def paper_tables(experiment: Experiment) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def claims_table(caption: str, claims: tuple[Claim, ...]) -> Table:
-    """Claims with the paper's number, ours, and whether they hold."""
+def claims_table(
+    caption: str, claims: tuple[Claim, ...], header: tuple[str, ...] = ("Claim", "Paper", "Ours", "Holds")
+) -> Table:
+    """Claims with the expected number, the one found, and whether they hold."""
     said = {True: "✓ yes", False: "✗ no", None: "not tested"}
     rows = tuple((claim.claim, claim.paper, claim.ours, said[claim.holds]) for claim in claims)
-    return Table(caption, ("Claim", "Paper", "Ours", "Holds"), rows)
+    return Table(caption, header, rows)
 
 
 def _paper_table(experiment: Experiment, figures: tuple[PaperFigure, ...]) -> Table:
@@ -276,6 +278,8 @@ _HOW = (
     "test samples were not used."
 )
 
+_SCREENING = "Networks whose hidden layers were not trained served only to select the encoders to try."
+
 
 def choice_tables(experiment: Experiment) -> tuple[Table, ...]:
     """The candidates of every search and their validation errors; runs of a comparison share theirs."""
@@ -298,7 +302,8 @@ def _choice_table(choice: Choice, names: list[str]) -> Table:
         for name in ranked
     )
     header = ("Candidate", *(["Settings"] if choice.candidates else []), "Validation error, mean", "Choice")
-    sentences = filter(None, (_why(choice, ranked), _best_network(choice), _HOW))
+    screening = _SCREENING if any(not each.is_trained for each in choice.candidates.values()) else ""
+    sentences = filter(None, (_why(choice, ranked), _best_network(choice), _HOW, screening))
     caption = (f"{'; '.join(names)}: " if names else "") + " ".join(sentences)
     return Table(caption, header, rows)
 
