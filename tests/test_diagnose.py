@@ -14,7 +14,6 @@ import pytest
 from helpers import make_network
 from own_problems import Call, antiderivative, fit_branch, known_trunk
 
-from trunkfirst.cli import _diagnose
 from trunkfirst.data import OperatorData, read_data, scattered_from_lists, write_data
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
@@ -24,8 +23,8 @@ from trunkfirst.networks import Operator, OutputMap, Trunk, fit_standardise, loa
 from trunkfirst.problems import make_data
 from trunkfirst.regressors import LinearRidge
 from trunkfirst.report import write_report
-from trunkfirst.runs import _diagnose as room
 from trunkfirst.runs import gather_case, make_config, prepare, to_toml
+from trunkfirst.runs.diagnose import find_samples
 from trunkfirst.training import JointTrunk, TrunkSettings, TwoStep
 
 
@@ -63,7 +62,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports are drawn, slowly, in one test."""
-    monkeypatch.setattr(_diagnose, "write_report", lambda folder: folder / "report.html")
+    monkeypatch.setattr("trunkfirst.report.write_report", lambda folder: folder / "report.html")
 
 
 def without_test_share(run: Path) -> Path:
@@ -186,7 +185,7 @@ def test_the_report_has_a_section(call: Call, run: Path):
 def test_a_file_with_the_test_samples_alone(run: Path, tmp_path: Path):
     """In another order; there is no training sample at its points, and so no chain."""
     case = gather_case(run)
-    rows = room._places(finer(), case.at_sensors)[::-1]
+    rows = find_samples(finer(), case.at_sensors)[::-1]
     write_data(finer().take(rows), tmp_path / "some.npz")
     found = gather_case(run, data=tmp_path / "some.npz")
     assert found.nearest is None
@@ -196,7 +195,7 @@ def test_a_file_with_the_test_samples_alone(run: Path, tmp_path: Path):
 
 
 def test_many_test_samples_are_thinned(run: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(room, "_MOST_NUMBERS", 50)
+    monkeypatch.setattr("trunkfirst.runs.diagnose._MAX_FLOATS", 50)
     case = gather_case(run)
     assert (case.test.samples, case.all_tests) == (2, 4)
 

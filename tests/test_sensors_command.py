@@ -14,7 +14,7 @@ from own_problems import Call, antiderivative, known_trunk, linear_layer
 from trunkfirst.files import read_csv, read_npz, write_manifest
 from trunkfirst.networks import Boundary, Identity, Operator, OutputMap, load
 from trunkfirst.runs import read_memory
-from trunkfirst.runs._sensors import measured_functions, measured_outputs
+from trunkfirst.runs.place_sensors import measured_functions, measured_outputs
 
 COUNT = 14
 METHODS = pytest.mark.parametrize("method", ["christoffel", "pivoted", "exchange"])

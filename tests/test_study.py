@@ -10,7 +10,6 @@ import pytest
 from own_problems import Call
 from scipy.special import eval_sh_legendre
 
-from trunkfirst.cli import _theory
 from trunkfirst.cli._app import main
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.theory import (
@@ -195,7 +194,9 @@ def test_wrong_rates_are_found_out():
 
 def test_a_problem_of_the_paper(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TRUNKFIRST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_theory, "write_study", lambda folder, *_, **__: folder)  # drawn, slowly, elsewhere
+    monkeypatch.setattr(
+        "trunkfirst.report.write_study", lambda folder, *_, **__: folder
+    )  # drawn, slowly, elsewhere
     code, out, _ = call("study", "nonlinear-conductivity", "--samples", "60", "--out", tmp_path / "out", "--json")
     found = json.loads(out)
     assert code == 0

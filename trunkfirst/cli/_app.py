@@ -12,9 +12,9 @@ from ..errors import TrunkfirstError, UsageError
 from ._data_app import data_app
 from ._launch_app import LAUNCH_SETTINGS, launch
 from ._sweep_app import sweep
-from ._theory_app import diagnose, sensors, study
 from ._train_app import compare, fit, resume, run
 from ._use_app import doctor, evaluate, export, predict, report, serve
+from .theory_commands import diagnose, sensors, study
 
 app = typer.Typer(
     name="trunkfirst",

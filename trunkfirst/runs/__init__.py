@@ -13,7 +13,6 @@ from ._config import (
     put,
     to_toml,
 )
-from ._diagnose import Case, Diagnosed, diagnose_run, gather_case
 from ._environment import environment
 from ._fit_own import fit_own, own_config
 from ._grid import Grid, make_grid, setting_text
@@ -27,15 +26,15 @@ from ._presets import NETWORKS, PRESETS, preset_values
 from ._reporter import Reporter, Silent
 from ._resume import resume
 from ._run import Outcome, run
-from ._sensors import Placement, place_sensors
-from ._study import KNOWN_RATES, Study, known_rates_study, study
 from ._sweep import Progress, Row, Sweep, sweep
+from .diagnose import Diagnosed, diagnose_run, gather_case
+from .place_sensors import Placement, place_sensors
+from .study import KNOWN_RATES, Study, study
 
 __all__ = [
     "KNOWN_RATES",
     "NETWORKS",
     "PRESETS",
-    "Case",
     "Claim",
     "Comparison",
     "Diagnosed",
@@ -62,7 +61,6 @@ __all__ = [
     "environment",
     "fit_own",
     "gather_case",
-    "known_rates_study",
     "launch",
     "load_config",
     "make_config",

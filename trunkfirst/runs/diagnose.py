@@ -1,0 +1,266 @@
+"""The error budget of a run: its operator, its samples at finer points, and what to improve."""
+
+import dataclasses as dc
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+from scipy.spatial import KDTree
+
+from ..data import AnyData, OperatorData, ScatteredData, ShardedData, read_data
+from ..errors import DataError, UsageError
+from ..evaluation import nearest_samples
+from ..files import write_json, write_npz
+from ..networks import Operator, load
+from ..problems import get_problem, grid_square, make_data
+from ..theory import Assumption, Diagnosis, Evidence, check_assumptions, diagnose, gather_evidence
+from ..training import samples_in_memory
+from ._config import RunConfig, load_config
+from ._memory import sample_count
+from ._prepare import Prepared, prepare
+from ._reporter import Reporter, Silent
+
+# Floats of the test samples at the evaluation points, and training samples there.
+_MAX_FLOATS, _MAX_TRAINING = 2**25, 1000
+_MIN_CELLS = 16
+# Inputs and points closer than this share of their size are the same.
+_SAME = 1e-6
+
+Rows = Int[np.ndarray, " rows"]
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Case:
+    """An operator with its test samples, at evaluation points and at sensors, and its training samples."""
+
+    operator: Operator
+    test: OperatorData
+    at_sensors: OperatorData
+    training: OperatorData
+    finer_training: OperatorData | None
+    nearest: tuple[OperatorData, OperatorData] | None
+    where: str
+    """What the evaluation points are, in words."""
+    all_tests: int
+
+    @property
+    def is_finer(self) -> bool:
+        """Whether the evaluation points differ from the sensors."""
+        return not np.array_equal(self.test.points, self.at_sensors.points)
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Diagnosed:
+    """The diagnosis of a run; `numbers` is the content of `diagnosis.json`."""
+
+    case: Case
+    evidence: Evidence
+    diagnosis: Diagnosis
+    assumptions: list[Assumption]
+    numbers: dict[str, Any]
+
+
+def diagnose_run(folder: Path, *, data: Path | None = None, reporter: Reporter | None = None) -> Diagnosed:
+    """Find out where the error of a run comes from; writes `diagnosis.json` and `diagnosis.npz` into its folder.
+
+    `data` is a file with the same inputs at finer points. Without one, problems of this library are evaluated on a
+    finer grid, and other data at their own points.
+    """
+    case = gather_case(folder, data=data, reporter=reporter)
+    evidence = gather_evidence(
+        case.operator,
+        case.test,
+        case.at_sensors,
+        case.training,
+        finer_training=case.finer_training,
+        nearest=case.nearest,
+    )
+    diagnosis = diagnose(evidence)
+    assumptions = check_assumptions(case.operator, case.test, case.at_sensors, case.training)
+    numbers = {
+        "budget": evidence.budget.summary(),
+        "improve": diagnosis.summary(),
+        "assumptions": {each.name: {"value": each.value, "meaning": each.meaning} for each in assumptions},
+        "points": {
+            "evaluation": len(case.test.points),
+            "sensors": len(case.at_sensors.points),
+            "is_finer": case.is_finer,
+            "where": case.where,
+        },
+        "samples": {"test": case.test.samples, "of": case.all_tests, "training": case.training.samples},
+    }
+    write_npz(folder / "diagnosis.npz", {**evidence.budget.parts(), "size_squared": evidence.budget.size})
+    write_json(folder / "diagnosis.json", numbers)
+    return Diagnosed(case, evidence, diagnosis, assumptions, numbers)
+
+
+def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | None = None) -> Case:
+    """The operator of a run, its test and training samples, and evaluation points."""
+    if not (folder / "config.toml").is_file():
+        raise UsageError(f"{folder} holds no run; give the --out folder of `trunkfirst run` or `trunkfirst fit`")
+    config, operator = load_config(folder / "config.toml"), load(folder)
+    prepared = prepare(config, reporter=reporter or Silent())
+    run = _Run(operator, prepared, _aligned(prepared.data, "the run was trained on"))
+    finer = None if data is None else _aligned(read_data(data, keys=config.data.keys), f"{data} holds")
+    name = "" if data is None else data.name
+    if finer is not None and not len(prepared.split.test):
+        return _from_unseen(run, finer, name)
+    _check(folder, prepared)
+    if finer is not None:
+        return _from_file(run, finer, name)
+    return _at_sensors(run) if config.problem is None else _from_problem(config, config.problem, run)
+
+
+def _check(folder: Path, prepared: Prepared) -> None:
+    if not len(prepared.split.test):
+        raise UsageError(
+            f"{folder} kept no test samples, and a budget is one of unseen samples; give some with --data FILE"
+        )
+    if sum(prepared.counts.values()) != sample_count(folder):
+        raise UsageError(
+            f"{folder} was not trained on the samples of its data.file alone (--from adds earlier ones), "
+            "so that its own test samples are not known"
+        )
+
+
+def _aligned(data: AnyData | ShardedData, what: str) -> OperatorData:
+    if isinstance(data, ShardedData):
+        return data.some(samples_in_memory(data))
+    if isinstance(data, ScatteredData):
+        raise UsageError(
+            f"{what} scattered data; an error budget needs outputs at the same points for every sample, "
+            "because only then do sensors and evaluation points have a meaning"
+        )
+    return data
+
+
+# -- evaluation points
+
+
+class _Rows(NamedTuple):
+    """Rows of a run's data: test samples, training samples, and of these the nearest to each test sample."""
+
+    test: Rows
+    training: Rows
+    nearest: Rows
+
+
+@dc.dataclass(frozen=True, eq=False)
+class _Run:
+    operator: Operator
+    prepared: Prepared
+    data: OperatorData
+
+    def rows(self, points: int) -> _Rows:
+        """At most as many test samples, evenly chosen, as fit into memory at `points` evaluation points."""
+        split = self.prepared.split
+        max_samples = max(1, _MAX_FLOATS // (points * self.data.channels))
+        test = split.test[:: math.ceil(len(split.test) / max_samples)]
+        training = split.train if self.prepared.holds_validation else np.union1d(split.train, split.validation)
+        return _Rows(test, training, training[nearest_samples(self.data.take(test), self.data.take(training))])
+
+    def case(self, rows: _Rows, finer: OperatorData, places: Rows, finer_training: Rows, where: str) -> Case:
+        """`places` holds the row in `finer` of every sample of the run, -1 for none."""
+        has_nearest = (places[rows.nearest] >= 0).all()
+        return Case(
+            self.operator,
+            finer.take(places[rows.test]),
+            self.data.take(rows.test),
+            self.data.take(rows.training),
+            finer.take(places[finer_training]) if len(finer_training) else None,
+            (finer.take(places[rows.nearest]), self.data.take(rows.nearest)) if has_nearest else None,
+            where,
+            len(self.prepared.split.test),
+        )
+
+
+def _at_sensors(run: _Run) -> Case:
+    points = len(run.data.points)
+    where = (
+        f"the {points:,} points of training themselves, where what the sensors do not see cannot be "
+        "seen: their part is zero by construction; give --data FILE with the same inputs at finer points"
+    )
+    places = np.arange(run.data.samples)
+    return run.case(run.rows(points), run.data, places, places[:0], where)
+
+
+def _from_problem(config: RunConfig, problem: str, run: _Run) -> Case:
+    cells = max(_MIN_CELLS, 2 * (math.ceil(math.sqrt(len(run.data.points))) - 1))
+    points = (cells + 1) ** 2
+    rows = run.rows(points)
+    some = _spread(rows.training)
+    wanted = np.unique(np.concatenate([rows.test, rows.nearest, some]))
+    made = make_data(problem, samples=config.data.samples, points=f"grid:{cells}", indices=wanted)
+    weights = grid_square(cells + 1, get_problem(problem).interval).quadrature_weights
+    places = np.full(run.data.samples, -1)
+    places[wanted] = np.arange(len(wanted))
+    where = f"the {points:,} nodes of {cells} x {cells} cells, with quadrature weights"
+    return run.case(rows, dc.replace(made, point_weights=weights), places, some, where)
+
+
+def _from_file(run: _Run, finer: OperatorData, name: str) -> Case:
+    rows, places = run.rows(len(finer.points)), find_samples(finer, run.data)
+    if (places[rows.test] < 0).any():
+        lost = int(rows.test[places[rows.test] < 0][0])
+        raise DataError(
+            f"{name}: inputs: sample {lost} of the run, a test sample, is not among them; the file must have the "
+            "same inputs as the run's own data, at other points"
+        )
+    if finer.points.shape[1] != run.data.points.shape[1]:
+        raise DataError(
+            f"{name}: points: axis 'coordinates' has {finer.points.shape[1]} entries, expected "
+            f"{run.data.points.shape[1]}, as in training"
+        )
+    some = _spread(rows.training[places[rows.training] >= 0])
+    return run.case(rows, finer, places, some, f"the {len(finer.points):,} points of {name}")
+
+
+def _from_unseen(run: _Run, given: OperatorData, name: str) -> Case:
+    """A run that kept no test samples, and a file with other samples, at the points of training or at more."""
+    everyone = run.data
+    fresh = np.flatnonzero(find_samples(everyone, given) < 0)
+    if not len(fresh):
+        raise DataError(f"{name}: inputs: the run was trained on all of these samples; give unseen ones")
+    distances, places = KDTree(given.points).query(everyone.points)
+    if np.max(distances) > _SAME * np.abs(everyone.points).max():
+        lost = int(np.argmax(distances))
+        raise DataError(f"{name}: points: point {lost} of training is not among them, and the sensors must be")
+    test = given.take(fresh)
+    at_sensors = dc.replace(
+        test,
+        points=everyone.points,
+        outputs=test.outputs[:, places],
+        point_weights=everyone.point_weights,
+        reference_outputs=None,
+        triangles=None,
+    )
+    where = f"the {len(given.points):,} points of {name}"
+    if len(given.points) > len(everyone.points):
+        return Case(run.operator, test, at_sensors, everyone, None, None, where, len(fresh))
+    near = everyone.take(nearest_samples(test, everyone))
+    where += ", those of training: what the sensors do not see cannot be seen there"
+    return Case(run.operator, at_sensors, at_sensors, everyone, None, (near, near), where, len(fresh))
+
+
+def _spread(rows: Rows) -> Rows:
+    """At most 1,000 of them, evenly chosen."""
+    return rows[:: max(1, math.ceil(len(rows) / _MAX_TRAINING))]
+
+
+def find_samples(known: OperatorData, asked: OperatorData) -> Rows:
+    """For every sample of `asked` the row of `known` with the same inputs; -1 where there is none."""
+    names = list(asked.inputs)
+    if len(names) == 1 and len(known.inputs) == 1:
+        given = known.flat_inputs
+    elif set(known.inputs) == set(names):
+        given = np.concatenate([known.inputs[name].values for name in names], axis=1)
+    else:
+        raise DataError(f"inputs: expected {', '.join(names)}, as in the run; got {', '.join(known.inputs)}")
+    wanted = asked.flat_inputs
+    if given.shape[1] != wanted.shape[1]:
+        raise DataError(f"inputs: {given.shape[1]} numbers a sample, but the run has {wanted.shape[1]}")
+    distances, rows = KDTree(given).query(wanted)
+    sizes = np.linalg.norm(wanted, axis=1)
+    return np.where(np.asarray(distances) <= _SAME * np.maximum(sizes, sizes.mean()), rows, -1)
