@@ -178,7 +178,7 @@ def test_the_page_holds_every_figure_and_nothing_from_outside(known_rates: Path)
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_wrong_rates_are_found_out():
+def test_wrong_rates_do_not_hold():
     """The exponents as printed, s and alpha swapped, and a wrong r: everything but m_y must fail."""
     ladders = known_rates_ladders(KNOWN, Rates(1.2, 2.0, 0.5))
     assert [(ladder.name, ladder.holds) for ladder in ladders] == [
