@@ -14,25 +14,18 @@ import pytest
 from helpers import make_network
 from own_problems import Call, antiderivative, fit_branch, known_trunk
 
-from trunkfirst.cli import _diagnose
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData, read_data, scattered_from_lists, write_data
-from trunkfirst.encoders import RawInputs, fit_standardise
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.files import read_json, read_npz, verify_manifest, write_json, write_manifest, write_text
 from trunkfirst.minimisers import Adam
-from trunkfirst.networks import Operator, Trunk, load, save
-from trunkfirst.output_map import OutputMap
+from trunkfirst.networks import Operator, OutputMap, Trunk, fit_standardise, load, save
 from trunkfirst.problems import make_data
-from trunkfirst.regressors.ridge import Linear
+from trunkfirst.regressors import LinearRidge
 from trunkfirst.report import write_report
-from trunkfirst.runs import _diagnose as room
-from trunkfirst.runs.config import make_config
-from trunkfirst.runs.diagnose import gather_case
-from trunkfirst.settings import to_toml
-from trunkfirst.trunks import JointTrunk
-from trunkfirst.two_step import TwoStep
+from trunkfirst.runs import gather_case, make_config, prepare, to_toml
+from trunkfirst.runs.diagnose import find_samples
+from trunkfirst.training import JointTrunk, TrunkSettings, TwoStep
 
 
 def finer(points: int = 101, samples: int = 40) -> OperatorData:
@@ -50,15 +43,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_data(antiderivative(40), folder / "train.npz")
     config = make_config({"data": {"file": str(folder / "train.npz")}})
     prepared = prepare(config)
-    method = TwoStep(
-        JointTrunk(
-            hidden=(40,), width=8, activation="tanh", initialisation="he", minimiser=Adam(0.001), iterations=1
-        ),
-        Linear(ridge=0.001),
-        inputs=RawInputs(),
-        coordinates=Coordinates(rescale=False),
-        weights="none",
-    )
+    method = TwoStep(JointTrunk(TrunkSettings((1, 40, 8), "tanh"), Adam(1e-3), 1), LinearRidge(ridge=1e-3))
     operator = fit_branch(prepared.all_but_test, method, known_trunk(functions=8), key=0).operator
     save(operator, folder / "run" / "model")
     write_text(folder / "run" / "config.toml", to_toml(config))
@@ -77,7 +62,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports are drawn, slowly, in one test."""
-    monkeypatch.setattr(_diagnose, "write_report", lambda folder: folder / "report.html")
+    monkeypatch.setattr("trunkfirst.report.write_report", lambda folder: folder / "report.html")
 
 
 def without_test_share(run: Path) -> Path:
@@ -200,7 +185,7 @@ def test_the_report_has_a_section(call: Call, run: Path):
 def test_a_file_with_the_test_samples_alone(run: Path, tmp_path: Path):
     """In another order; there is no training sample at its points, and so no chain."""
     case = gather_case(run)
-    rows = room._places(finer(), case.at_sensors)[::-1]
+    rows = find_samples(finer(), case.at_sensors)[::-1]
     write_data(finer().take(rows), tmp_path / "some.npz")
     found = gather_case(run, data=tmp_path / "some.npz")
     assert found.nearest is None
@@ -210,7 +195,7 @@ def test_a_file_with_the_test_samples_alone(run: Path, tmp_path: Path):
 
 
 def test_many_test_samples_are_thinned(run: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(room, "_MOST_NUMBERS", 50)
+    monkeypatch.setattr("trunkfirst.runs.diagnose._MAX_FLOATS", 50)
     case = gather_case(run)
     assert (case.test.samples, case.all_tests) == (2, 4)
 

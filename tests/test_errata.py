@@ -26,6 +26,9 @@ from trunkfirst.theory import (
 )
 from trunkfirst.theory.interpolation import smallest_gap, spread_direction
 
+# Of a sum over 20 blocks, each of at most five terms of size 1.
+ROUNDING = 16 * 20 * np.finfo(float).eps
+
 Interval = tuple[float, float]
 Layer = tuple[np.ndarray, np.ndarray]
 
@@ -176,7 +179,7 @@ def test_3_last_branch_of_the_hat():
 @pytest.mark.parametrize("intervals", [hat_intervals, staircase_intervals])
 def test_4_and_5_with_both_repairs_the_composition_interpolates(intervals: Callable[[np.ndarray], list[Interval]]):
     t, Z = line_problem()
-    np.testing.assert_allclose(composed(Z, intervals(t), sign=-1, at=t), Z, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(composed(Z, intervals(t), sign=-1, at=t), Z, rtol=0, atol=ROUNDING)
 
 
 def test_4_and_5_as_printed_it_does_not():
@@ -188,14 +191,14 @@ def test_4_and_5_as_printed_it_does_not():
 def test_4_overlapping_hats_add_the_neighbour():
     t, Z = line_problem()
     found = composed(Z, printed_intervals(t), sign=-1, at=t)
-    np.testing.assert_allclose(found[1:-2], Z[1:-2] + Z[:-3], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found[1:-2], Z[1:-2] + Z[:-3], rtol=0, atol=ROUNDING)
     assert np.abs(found - Z).max() == pytest.approx(0.475, abs=1e-3)
 
 
 def test_5_wrong_sign_adds_every_mode_twice():
     t, Z = line_problem()
     found = composed(Z, staircase_intervals(t), sign=+1, at=t)
-    np.testing.assert_allclose(found, Z + 2 * Z.sum(axis=0), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(found, Z + 2 * Z.sum(axis=0), rtol=0, atol=10 * ROUNDING)
     assert np.abs(found - Z).max() == pytest.approx(5.21, abs=0.01)
 
 
@@ -203,7 +206,7 @@ def test_6_last_block_belongs_to_the_last_sensor():
     t, Z = line_problem()
     intervals = [*staircase_intervals(t)[:-1], printed_intervals(t)[-1]]
     misses = np.abs(composed(Z, intervals, sign=-1, at=t) - Z).max(axis=1)
-    assert misses[-1] < 1e-13
+    assert misses[-1] < ROUNDING
     assert misses[-2] == pytest.approx(
         np.abs(Z[-1]).max()
     )  # 0.453: the last mode is added at the sensor before, too
@@ -222,7 +225,8 @@ def test_7_merged_network_is_the_composition():
     intervals = [*inside, (t[-1] - 0.25, t[-1] + 0.25)]
     new = rng.uniform(-1, 1, (200, 2))
     expected = composed(Z, intervals, sign=-1, at=new @ v)
-    np.testing.assert_allclose(forward(network, new)[:, :3], expected, rtol=0, atol=1e-12)
+    steep = 16 * np.finfo(float).eps * (np.abs(new) @ np.abs(v)).max()  # slopes up to 2 in t = v . y, |Z| <= 1
+    np.testing.assert_allclose(forward(network, new)[:, :3], expected, rtol=0, atol=ROUNDING + steep)
 
 
 def test_8_output_matrix():
@@ -237,7 +241,7 @@ def test_9_first_block_passes_the_projection_on():
     t, Z = line_problem()
     found = run(block_layers((t[0], t[0]), Z[0], sign=-1, is_first=True), t[:, None])
     np.testing.assert_array_equal(found[:, 0], t)
-    np.testing.assert_allclose(found[:, 1:], np.outer(t == t[0], Z[0]), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(found[:, 1:], np.outer(t == t[0], Z[0]), rtol=0, atol=ROUNDING)
 
 
 def test_10_coefficients_are_stacked_by_rows():

@@ -53,7 +53,7 @@ def test_projection(weighted: bool):
 def test_no_sample_is_better_than_its_optimum(method: str, weighted: bool):
     data = waves(samples=40, seed=3, point_weights=WEIGHTS if weighted else None)
     found = evaluate(fitted(method).operator, data)
-    assert np.all(found.optimal_errors <= found.errors)
+    assert np.all(found.optimal_errors <= found.errors * (1 + 1e-12))
     assert np.all(found.optimal_errors > 0)
 
 
@@ -132,9 +132,9 @@ def test_summary():
 
 
 def test_errors_are_those_of_each_sample_alone():
-    """A sample's errors do not depend on which others are judged with it."""
+    """A sample's errors do not depend on the others in the batch: rounding of order eps in relative l2."""
     data = waves(samples=40, seed=3)
     operator = fitted("two-step").operator
     whole, part = evaluate(operator, data), evaluate(operator, data.take(np.array([7, 3])))
-    assert np.allclose(part.errors, whole.errors[[7, 3]], rtol=1e-12)
-    assert np.allclose(part.optimal_errors, whole.optimal_errors[[7, 3]], rtol=1e-10)
+    assert np.allclose(part.errors, whole.errors[[7, 3]], rtol=0, atol=1e-12)
+    assert np.allclose(part.optimal_errors, whole.optimal_errors[[7, 3]], rtol=0, atol=1e-12)

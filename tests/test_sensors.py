@@ -129,7 +129,8 @@ def test_each_addition_gains_most():
     chosen = pivoted_sensors(found, 9).indices
     for size in range(4, 9):
         unscaled = [log_det(found, [*chosen[:size], j]) for j in range(25) if j not in chosen[:size]]
-        assert log_det(found, chosen[: size + 1]) == pytest.approx(max(unscaled), abs=1e-9)
+        rounding = 1e-9 + log_det_rounding(found, chosen[: size + 1])
+        assert log_det(found, chosen[: size + 1]) == pytest.approx(max(unscaled), abs=rounding)
 
 
 def coarse(count: int) -> Christoffel:
@@ -287,7 +288,7 @@ def test_no_sensor_where_all_functions_vanish(pick):
         pick(found, 100)
 
 
-def test_few_input_sensors_tell_the_whole_input():
+def test_few_input_sensors_determine_the_whole_input():
     rng = np.random.default_rng(0)
     x = np.linspace(0, 1, 200)
     k = np.arange(1, 7)[:, None]
@@ -296,8 +297,10 @@ def test_few_input_sensors_tell_the_whole_input():
     sensors = exchange_sensors(found, found.rank)
     values = np.linalg.solve(found.basis[sensors.indices], inputs[:, sensors.indices].T)
     assert found.rank == 6
-    assert np.abs((found.basis @ values).T - inputs).max() < 1e-8
-    coarse = input_modes(inputs, tolerance=0.2)
-    ratio = least_squares_ratio(coarse, inputs, exchange_sensors(coarse, 3 * coarse.rank))
-    assert coarse.rank < 6
-    assert ratio < 1.3
+    rounding = 100 * np.finfo(float).eps * np.linalg.cond(found.basis[sensors.indices])
+    assert np.abs((found.basis @ values).T - inputs).max() < rounding * np.abs(inputs).max()
+    few = input_modes(inputs, tolerance=0.2)
+    picked = least_squares_ratio(few, inputs, exchange_sensors(few, 3 * few.rank))
+    drawn = least_squares_errors(few, inputs, [3 * few.rank])["uniform"].ratios[0]
+    assert few.rank < 6
+    assert picked < drawn

@@ -10,7 +10,6 @@ import pytest
 from own_problems import Call
 from scipy.special import eval_sh_legendre
 
-from trunkfirst.cli import _theory
 from trunkfirst.cli._app import main
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.theory import (
@@ -179,7 +178,7 @@ def test_the_page_holds_every_figure_and_nothing_from_outside(known_rates: Path)
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_wrong_rates_are_found_out():
+def test_wrong_rates_do_not_hold():
     """The exponents as printed, s and alpha swapped, and a wrong r: everything but m_y must fail."""
     ladders = known_rates_ladders(KNOWN, Rates(1.2, 2.0, 0.5))
     assert [(ladder.name, ladder.holds) for ladder in ladders] == [
@@ -195,7 +194,9 @@ def test_wrong_rates_are_found_out():
 
 def test_a_problem_of_the_paper(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TRUNKFIRST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_theory, "write_study", lambda folder, *_, **__: folder)  # drawn, slowly, elsewhere
+    monkeypatch.setattr(
+        "trunkfirst.report.write_study", lambda folder, *_, **__: folder
+    )  # drawn, slowly, elsewhere
     code, out, _ = call("study", "nonlinear-conductivity", "--samples", "60", "--out", tmp_path / "out", "--json")
     found = json.loads(out)
     assert code == 0

@@ -33,10 +33,7 @@ if TYPE_CHECKING:
         StandardisedInputs as StandardisedInputs,
     )
     from .estimator import TwoStepDeepONet as TwoStepDeepONet
-    from .evaluation import (
-        Evaluation as Evaluation,
-        evaluate as evaluate,
-    )
+    from .evaluation import Evaluation as Evaluation, evaluate as evaluate
     from .exporters import export as export
     from .fitting import FitResult as FitResult
     from .interface import fit as fit

@@ -173,7 +173,8 @@ def novelty_from(arrays: dict[str, np.ndarray]) -> Novelty | None:
     found = _without_prefix("familiarity.", arrays)
     if not found:
         return None
-    return Novelty(**found | {name: float(found[name]) for name in ("distance", "remainder")})
+    found["distance"], found["remainder"] = float(found["distance"]), float(found["remainder"])
+    return Novelty(**found)
 
 
 def fit_novelty(inputs: Inputs) -> Novelty:

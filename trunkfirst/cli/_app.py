@@ -9,9 +9,9 @@ from typer.exceptions import TyperException
 
 from .._version import __version__
 from ..errors import TrunkfirstError, UsageError
-from ._theory_app import diagnose, sensors, study
 from .data_commands import data_app
 from .parallel import LAUNCH_SETTINGS, launch, sweep
+from .theory_commands import diagnose, sensors, study
 from .train import compare, fit, resume, run
 from .use import doctor, evaluate, export, predict, report, serve
 

@@ -3,7 +3,7 @@
 import dataclasses as dc
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -18,14 +18,14 @@ from ..problems import get_problem, grid_square, make_data
 from ..progress import Reporter, Silent
 from ..run_data import RunData, load_run_data
 from ..stream import samples_in_memory
-from ..theory import Assumption, Diagnosis, Evidence, check_assumptions, diagnose as name_remedy, gather_evidence
+from ..theory import Assumption, Diagnosis, Evidence, check_assumptions, diagnose, gather_evidence
 from ..training_summary import sample_count
 from .config import RunConfig, load_config
 
-# Numbers of the test samples at the evaluation points, and training samples there.
-_MOST_NUMBERS, _MOST_TRAINING = 2**25, 1000
-_FEWEST_CELLS = 16
-# Inputs this near, as a share of their size, are the same.
+# Floats of the test samples at the evaluation points, and training samples there.
+_MAX_FLOATS, _MAX_TRAINING = 2**25, 1000
+_MIN_CELLS = 16
+# Inputs and points closer than this share of their size are the same.
 _SAME = 1e-6
 
 Rows = Int[np.ndarray, " rows"]
@@ -33,7 +33,7 @@ Rows = Int[np.ndarray, " rows"]
 
 @dc.dataclass(frozen=True, eq=False)
 class Case:
-    """An operator with its samples: test samples at evaluation points and at sensors, and training samples."""
+    """An operator with its test samples, at evaluation points and at sensors, and its training samples."""
 
     operator: Operator
     test: OperatorData
@@ -42,18 +42,18 @@ class Case:
     finer_training: OperatorData | None
     nearest: tuple[OperatorData, OperatorData] | None
     where: str
-    """What the evaluation points are, in a sentence."""
+    """What the evaluation points are, in words."""
     all_tests: int
 
     @property
     def is_finer(self) -> bool:
-        """Whether the evaluation points are others than the sensors."""
+        """Whether the evaluation points differ from the sensors."""
         return not np.array_equal(self.test.points, self.at_sensors.points)
 
 
 @dc.dataclass(frozen=True, eq=False)
 class Diagnosed:
-    """What was found about a run; `numbers` is what stands in `diagnosis.json`."""
+    """The diagnosis of a run; `numbers` is the content of `diagnosis.json`."""
 
     case: Case
     evidence: Evidence
@@ -65,8 +65,8 @@ class Diagnosed:
 def diagnose_run(folder: Path, *, data: Path | None = None, reporter: Reporter | None = None) -> Diagnosed:
     """Find out where the error of a run comes from; writes `diagnosis.json` and `diagnosis.npz` into its folder.
 
-    `data` is a file with the same inputs at finer points. Without one, the problems of this library are evaluated
-    on a finer grid, and your own data where they were given.
+    `data` is a file with the same inputs at finer points. Without one, problems of this library are evaluated on a
+    finer grid, and other data at their own points.
     """
     case = gather_case(folder, data=data, reporter=reporter)
     evidence = gather_evidence(
@@ -77,18 +77,9 @@ def diagnose_run(folder: Path, *, data: Path | None = None, reporter: Reporter |
         finer_training=case.finer_training,
         nearest=case.nearest,
     )
-    diagnosis = name_remedy(evidence)
+    diagnosis = diagnose(evidence)
     assumptions = check_assumptions(case.operator, case.test, case.at_sensors, case.training)
-    numbers = _numbers(case, evidence, diagnosis, assumptions)
-    write_npz(folder / "diagnosis.npz", {**evidence.budget.parts(), "size_squared": evidence.budget.size})
-    write_json(folder / "diagnosis.json", numbers)
-    return Diagnosed(case, evidence, diagnosis, assumptions, numbers)
-
-
-def _numbers(
-    case: Case, evidence: Evidence, diagnosis: Diagnosis, assumptions: list[Assumption]
-) -> dict[str, Any]:
-    return {
+    numbers = {
         "budget": evidence.budget.summary(),
         "improve": diagnosis.summary(),
         "assumptions": {each.name: {"value": each.value, "meaning": each.meaning} for each in assumptions},
@@ -100,9 +91,9 @@ def _numbers(
         },
         "samples": {"test": case.test.samples, "of": case.all_tests, "training": case.training.samples},
     }
-
-
-# -- the samples of a run
+    write_npz(folder / "diagnosis.npz", {**evidence.budget.parts(), "size_squared": evidence.budget.size})
+    write_json(folder / "diagnosis.json", numbers)
+    return Diagnosed(case, evidence, diagnosis, assumptions, numbers)
 
 
 def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | None = None) -> Case:
@@ -111,17 +102,15 @@ def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | 
         raise UsageError(f"{folder} holds no run; give the --out folder of `trunkfirst run` or `trunkfirst fit`")
     config, operator = load_config(folder / "config.toml"), load(folder)
     prepared = load_run_data(config.data, config.problem, reporter=reporter or Silent())
-    everyone = _aligned(prepared.data, "the run was trained on")
+    run = _Run(operator, prepared, _aligned(prepared.data, "the run was trained on"))
     finer = None if data is None else _aligned(read_data(data, keys=config.data.keys), f"{data} holds")
     name = "" if data is None else data.name
     if finer is not None and not len(prepared.split.test):
-        return _from_unseen(operator, everyone, finer, name)
+        return _from_unseen(run, finer, name)
     _check(folder, prepared)
     if finer is not None:
-        return _from_file(operator, prepared, everyone, finer, name)
-    if config.problem is not None:
-        return _from_problem(config, config.problem, operator, prepared, everyone)
-    return _at_sensors(operator, prepared, everyone)
+        return _from_file(run, finer, name)
+    return _at_sensors(run) if config.problem is None else _from_problem(config, config.problem, run)
 
 
 def _check(folder: Path, prepared: RunData) -> None:
@@ -147,70 +136,91 @@ def _aligned(data: AnyData | ShardedData, what: str) -> OperatorData:
     return data
 
 
-def _at_sensors(operator: Operator, prepared: RunData, everyone: OperatorData) -> Case:
+# -- evaluation points
+
+
+class _Rows(NamedTuple):
+    """Rows of a run's data: test samples, training samples, and of these the nearest to each test sample."""
+
+    test: Rows
+    training: Rows
+    nearest: Rows
+
+
+@dc.dataclass(frozen=True, eq=False)
+class _Run:
+    operator: Operator
+    prepared: RunData
+    data: OperatorData
+
+    def rows(self, points: int) -> _Rows:
+        """At most as many test samples, evenly chosen, as fit into memory at `points` evaluation points."""
+        split = self.prepared.split
+        max_samples = max(1, _MAX_FLOATS // (points * self.data.channels))
+        test = split.test[:: math.ceil(len(split.test) / max_samples)]
+        training = split.train if self.prepared.holds_validation else np.union1d(split.train, split.validation)
+        return _Rows(test, training, training[nearest_samples(self.data.take(test), self.data.take(training))])
+
+    def case(self, rows: _Rows, finer: OperatorData, places: Rows, finer_training: Rows, where: str) -> Case:
+        """`places` holds the row in `finer` of every sample of the run, -1 for none."""
+        has_nearest = (places[rows.nearest] >= 0).all()
+        return Case(
+            self.operator,
+            finer.take(places[rows.test]),
+            self.data.take(rows.test),
+            self.data.take(rows.training),
+            finer.take(places[finer_training]) if len(finer_training) else None,
+            (finer.take(places[rows.nearest]), self.data.take(rows.nearest)) if has_nearest else None,
+            where,
+            len(self.prepared.split.test),
+        )
+
+
+def _at_sensors(run: _Run) -> Case:
+    points = len(run.data.points)
     where = (
-        f"the {len(everyone.points):,} points of training themselves, where what the sensors do not see cannot be "
+        f"the {points:,} points of training themselves, where what the sensors do not see cannot be "
         "seen: their part is zero by construction; give --data FILE with the same inputs at finer points"
     )
-    test, training = _chosen(prepared, len(everyone.points) * everyone.channels)
-    tests, trains = everyone.take(test), everyone.take(training)
-    near = trains.take(nearest_samples(tests, trains))
-    return Case(operator, tests, tests, trains, None, (near, near), where, len(prepared.split.test))
+    places = np.arange(run.data.samples)
+    return run.case(run.rows(points), run.data, places, places[:0], where)
 
 
-def _from_problem(
-    config: RunConfig, problem: str, operator: Operator, prepared: RunData, everyone: OperatorData
-) -> Case:
-    cells = max(_FEWEST_CELLS, 2 * (math.ceil(math.sqrt(len(everyone.points))) - 1))
+def _from_problem(config: RunConfig, problem: str, run: _Run) -> Case:
+    cells = max(_MIN_CELLS, 2 * (math.ceil(math.sqrt(len(run.data.points))) - 1))
+    points = (cells + 1) ** 2
+    rows = run.rows(points)
+    some = _spread(rows.training)
+    wanted = np.unique(np.concatenate([rows.test, rows.nearest, some]))
+    made = make_data(problem, samples=config.data.samples, points=f"grid:{cells}", indices=wanted)
     weights = grid_square(cells + 1, get_problem(problem).interval).quadrature_weights
-    test, training = _chosen(prepared, (cells + 1) ** 2 * everyone.channels)
-    tests, trains = everyone.take(test), everyone.take(training)
-    near = training[nearest_samples(tests, trains)]
-    some = _spread(training)
-    rows, places = np.unique(np.concatenate([test, near, some]), return_inverse=True)
-    made = make_data(problem, samples=config.data.samples, points=f"grid:{cells}", indices=rows)
-    finer = dc.replace(made, point_weights=weights)
-    at_test, at_near, at_some = np.split(places, [len(test), len(test) + len(near)])
-    return Case(
-        operator,
-        finer.take(at_test),
-        tests,
-        trains,
-        finer.take(at_some),
-        (finer.take(at_near), everyone.take(near)),
-        f"the {(cells + 1) ** 2:,} nodes of {cells} x {cells} cells, with quadrature weights",
-        len(prepared.split.test),
-    )
+    places = np.full(run.data.samples, -1)
+    places[wanted] = np.arange(len(wanted))
+    where = f"the {points:,} nodes of {cells} x {cells} cells, with quadrature weights"
+    return run.case(rows, dc.replace(made, point_weights=weights), places, some, where)
 
 
-def _from_file(
-    operator: Operator, prepared: RunData, everyone: OperatorData, finer: OperatorData, name: str
-) -> Case:
-    test, training = _chosen(prepared, len(finer.points) * finer.channels)
-    places = _places(finer, everyone)
-    if (places[test] < 0).any():
-        lost = int(test[places[test] < 0][0])
+def _from_file(run: _Run, finer: OperatorData, name: str) -> Case:
+    rows, places = run.rows(len(finer.points)), find_samples(finer, run.data)
+    if (places[rows.test] < 0).any():
+        lost = int(rows.test[places[rows.test] < 0][0])
         raise DataError(
             f"{name}: inputs: sample {lost} of the run, a test sample, is not among them; the file must have the "
             "same inputs as the run's own data, at other points"
         )
-    if finer.points.shape[1] != everyone.points.shape[1]:
+    if finer.points.shape[1] != run.data.points.shape[1]:
         raise DataError(
             f"{name}: points: axis 'coordinates' has {finer.points.shape[1]} entries, expected "
-            f"{everyone.points.shape[1]}, as in training"
+            f"{run.data.points.shape[1]}, as in training"
         )
-    tests, trains = everyone.take(test), everyone.take(training)
-    near = training[nearest_samples(tests, trains)]
-    nearest = (finer.take(places[near]), everyone.take(near)) if (places[near] >= 0).all() else None
-    known = places[training][places[training] >= 0]
-    some = finer.take(_spread(known)) if len(known) else None
-    where = f"the {len(finer.points):,} points of {name}"
-    return Case(operator, finer.take(places[test]), tests, trains, some, nearest, where, len(prepared.split.test))
+    some = _spread(rows.training[places[rows.training] >= 0])
+    return run.case(rows, finer, places, some, f"the {len(finer.points):,} points of {name}")
 
 
-def _from_unseen(operator: Operator, everyone: OperatorData, given: OperatorData, name: str) -> Case:
+def _from_unseen(run: _Run, given: OperatorData, name: str) -> Case:
     """A run that kept no test samples, and a file with other samples, at the points of training or at more."""
-    fresh = np.flatnonzero(_places(everyone, given) < 0)
+    everyone = run.data
+    fresh = np.flatnonzero(find_samples(everyone, given) < 0)
     if not len(fresh):
         raise DataError(f"{name}: inputs: the run was trained on all of these samples; give unseen ones")
     distances, places = KDTree(given.points).query(everyone.points)
@@ -226,40 +236,31 @@ def _from_unseen(operator: Operator, everyone: OperatorData, given: OperatorData
         reference_outputs=None,
         triangles=None,
     )
-    near = everyone.take(nearest_samples(test, everyone))
-    is_finer = len(given.points) > len(everyone.points)
     where = f"the {len(given.points):,} points of {name}"
-    if not is_finer:
-        where += ", those of training: what the sensors do not see cannot be seen there"
-        test = at_sensors
-    return Case(operator, test, at_sensors, everyone, None, None if is_finer else (near, near), where, len(fresh))
-
-
-def _chosen(prepared: RunData, numbers: int) -> tuple[Rows, Rows]:
-    """Test samples, evenly chosen where there are very many, and training samples."""
-    split = prepared.split
-    most = max(1, _MOST_NUMBERS // numbers)
-    test = split.test[:: math.ceil(len(split.test) / most)]
-    return test, split.train if prepared.holds_validation else np.union1d(split.train, split.validation)
+    if len(given.points) > len(everyone.points):
+        return Case(run.operator, test, at_sensors, everyone, None, None, where, len(fresh))
+    near = everyone.take(nearest_samples(test, everyone))
+    where += ", those of training: what the sensors do not see cannot be seen there"
+    return Case(run.operator, at_sensors, at_sensors, everyone, None, (near, near), where, len(fresh))
 
 
 def _spread(rows: Rows) -> Rows:
-    """Some of them."""
-    return rows[:: math.ceil(len(rows) / _MOST_TRAINING)]
+    """At most 1,000 of them, evenly chosen."""
+    return rows[:: max(1, math.ceil(len(rows) / _MAX_TRAINING))]
 
 
-def _places(finer: OperatorData, everyone: OperatorData) -> Rows:
-    """For every sample of the run its row in the file, by its inputs; -1 where it is not there."""
-    names = list(everyone.inputs)
-    if len(names) == 1 and len(finer.inputs) == 1:
-        given = finer.flat_inputs
-    elif set(finer.inputs) == set(names):
-        given = np.concatenate([finer.inputs[name].values for name in names], axis=1)
+def find_samples(known: OperatorData, asked: OperatorData) -> Rows:
+    """For every sample of `asked` the row of `known` with the same inputs; -1 where there is none."""
+    names = list(asked.inputs)
+    if len(names) == 1 and len(known.inputs) == 1:
+        given = known.flat_inputs
+    elif set(known.inputs) == set(names):
+        given = np.concatenate([known.inputs[name].values for name in names], axis=1)
     else:
-        raise DataError(f"inputs: expected {', '.join(names)}, as in the run; got {', '.join(finer.inputs)}")
-    asked = everyone.flat_inputs
-    if given.shape[1] != asked.shape[1]:
-        raise DataError(f"inputs: {given.shape[1]} numbers a sample, but the run has {asked.shape[1]}")
-    distances, rows = KDTree(given).query(asked)
-    sizes = np.linalg.norm(asked, axis=1)
+        raise DataError(f"inputs: expected {', '.join(names)}, as in the run; got {', '.join(known.inputs)}")
+    wanted = asked.flat_inputs
+    if given.shape[1] != wanted.shape[1]:
+        raise DataError(f"inputs: {given.shape[1]} numbers a sample, but the run has {wanted.shape[1]}")
+    distances, rows = KDTree(given).query(wanted)
+    sizes = np.linalg.norm(wanted, axis=1)
     return np.where(np.asarray(distances) <= _SAME * np.maximum(sizes, sizes.mean()), rows, -1)

@@ -2,7 +2,7 @@
 
 import dataclasses as dc
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from ..theory import (
     Sensors,
     christoffel,
     christoffel_sensors,
+    default_counts,
     exchange_sensors,
     input_modes,
     least_squares_errors,
@@ -31,76 +32,84 @@ from ..theory import (
 from ..training_summary import FILE, read_summary
 from .config import load_config
 
-PlacingMethod = Literal["christoffel", "pivoted", "exchange"]
-RATIOS = (1.1, 1.25)
-# Few enough to be quick, and enough for a median.
-_MOST_SAMPLES = 200
+_METHODS = ("christoffel", "pivoted", "exchange")
+_RATIOS = (1.1, 1.25)
+_MAX_SAMPLES = 200
+
+
+@dc.dataclass(frozen=True, eq=False)
+class _Case:
+    """Candidate places, functions on them, and samples for measuring errors (None, with a note, without any)."""
+
+    places: Float[np.ndarray, "places coordinates"]
+    names: tuple[str, ...]
+    found: Christoffel
+    samples: Float[np.ndarray, "samples places"] | None
+    notes: tuple[str, ...]
 
 
 @dc.dataclass(frozen=True, eq=False)
 class Placement:
-    """Sensors among places whose coordinates are known, and what they are worth.
+    """Sensors among candidate places, and the error of least squares from them.
 
-    `ratio` is the error of least squares from these sensors over the best error, `ladders` the same for drawn
-    sensors by their number; None where `notes` say why. `condition` is the paper's assmpt-trunk for these sensors.
+    `ratio` is that error over the best error, `ladders` the same for random sensors by their number; None and
+    empty where `notes` give the reason.
     """
 
-    what: Literal["outputs", "inputs"]
-    method: PlacingMethod
+    what: str
+    """Either outputs or inputs."""
+    method: str
     places: Float[np.ndarray, "places coordinates"]
     coordinate_names: tuple[str, ...]
-    # what was found
     found: Christoffel
     sensors: Sensors
-    condition: SensorCondition | None
-    # what it is worth
     ratio: float | None
-    ladders: dict[str, SensorLadder] | None
+    ladders: dict[str, SensorLadder]
     notes: tuple[str, ...]
 
-    @property
-    def points(self) -> Float[np.ndarray, "sensors coordinates"]:
-        """Coordinates of the sensors."""
-        return self.places[self.sensors.indices]
-
     def arrays(self) -> dict[str, np.ndarray]:
-        """What the file holds."""
-        return {"points": self.points, "indices": self.sensors.indices, "weights": self.sensors.weights}
+        """The content of the file: coordinates, indices and weights of the sensors."""
+        indices = self.sensors.indices
+        return {"points": self.places[indices], "indices": indices, "weights": self.sensors.weights}
 
     def needed(self) -> dict[str, dict[str, int | None]]:
         """The smallest count of each ladder with a ratio of at most 1.1 and 1.25."""
         return {
-            name: {str(ratio): ladder.sensors_needed(ratio) for ratio in RATIOS}
-            for name, ladder in (self.ladders or {}).items()
+            name: {str(ratio): ladder.sensors_needed(ratio) for ratio in _RATIOS}
+            for name, ladder in self.ladders.items()
         }
 
     @property
     def theory(self) -> dict[str, int]:
-        """How many sensors assmpt-trunk asks for with r_t = 1, drawn by the Christoffel function or uniformly."""
+        """The number of sensors that assmpt-trunk requires for r_t = 1, by Christoffel and uniformly."""
         counts = {"christoffel": float(self.found.rank), "uniform": self.found.largest}
         return {name: theoretical_sensors(largest) for name, largest in counts.items()}
 
     @property
     def sentence(self) -> str:
-        """What the theory has to say about these sensors."""
-        condition, asked = self.condition, self.theory
-        verdict = "says nothing about a single one"
+        """What the theory states about these sensors."""
+        condition, asked = self._condition(), self.theory
+        verdict = "makes no statement about a single one"
         if condition is not None:
             says = (
-                "vacuous, nothing is promised"
+                "vacuous, nothing is guaranteed"
                 if condition.is_vacuous
                 else f"failure is at most {condition.failure:.2g}"
             )
-            verdict = f"has r_t = {condition.exponent:.2g} for so many: {says}"
+            verdict = f"has r_t = {condition.exponent:.2g} for {condition.sensors}: {says}"
         return (
             f"The theory of drawn sensors (assmpt-trunk) {verdict}. For r_t = 1 it asks for "
             f"{asked['christoffel']:,} drawn by Christoffel, or {asked['uniform']:,} drawn uniformly "
             f"(K_N = {self.found.largest:.4g})."
         )
 
+    def _condition(self) -> SensorCondition | None:
+        indices, weights = self.sensors.indices, self.sensors.weights
+        return sensor_condition(self.found, self.found.basis[indices], weights) if len(indices) > 1 else None
+
     def summary(self) -> dict[str, Any]:
-        """Everything but the points, in plain values."""
-        condition = self.condition
+        """Everything except the points, as JSON values."""
+        condition = self._condition()
         return {
             "what": self.what,
             "method": self.method,
@@ -114,12 +123,8 @@ class Placement:
             "ratio": self.ratio,
             "needed": self.needed(),
             "ladders": {
-                name: {
-                    "counts": ladder.counts.tolist(),
-                    "ratios": ladder.ratios.tolist(),
-                    "failures": ladder.failures.tolist(),
-                }
-                for name, ladder in (self.ladders or {}).items()
+                name: {field.name: getattr(ladder, field.name).tolist() for field in dc.fields(ladder)}
+                for name, ladder in self.ladders.items()
             },
             "condition": None
             if condition is None
@@ -134,65 +139,36 @@ def place_sensors(
 ) -> Placement:
     """Choose `count` places to measure the outputs, or the inputs, of the run in `folder`.
 
-    Output sensors: the functions are those of the trunk, the places the run's points, and the errors are judged
-    on its test samples where its data are found again. Input sensors: the functions are the principal modes of
-    the training inputs, the places their sensors.
+    Output sensors: the functions are those of the trunk, the places the run's points, and errors are measured on
+    its test samples if its data are still available. Input sensors: the functions are the principal modes of the
+    training inputs, the places their sensors.
     """
-    if method not in get_args(PlacingMethod):
-        raise UnknownNameError("method", method, get_args(PlacingMethod))
+    if method not in _METHODS:
+        raise UnknownNameError("method", method, _METHODS)
     case = _input_case(folder) if inputs else _output_case(folder)
-    places, rank = len(case.places), case.found.rank
+    found, places = case.found, len(case.places)
     if count > places:
         raise ValueRangeError(f"count is {count}; the run has {places} places to measure: give at most as many")
-    sensors = {
-        "christoffel": lambda: christoffel_sensors(case.found, count, seed=seed),
-        "pivoted": lambda: pivoted_sensors(case.found, count),
-        "exchange": lambda: exchange_sensors(case.found, count),
-    }[method]()
-    functions = case.found.basis[sensors.indices]
-    condition = sensor_condition(case.found, functions, sensors.weights) if count > 1 else None
-    ratio, ladders, notes = _worth(case, sensors, sorted({count, *_ladder(rank)}), seed)
-    return Placement(
-        "inputs" if inputs else "outputs",
-        method,  # pyright: ignore[reportArgumentType]
-        case.places,
-        case.names,
-        case.found,
-        sensors,
-        condition,
-        ratio,
-        ladders,
-        notes,
-    )
+    if method == "christoffel":
+        sensors = christoffel_sensors(found, count, seed=seed)
+    else:
+        sensors = (pivoted_sensors if method == "pivoted" else exchange_sensors)(found, count)
+    ratio, ladders, notes = _errors(case, sensors, sorted({count, *default_counts(found.rank)}), seed)
+    what = "inputs" if inputs else "outputs"
+    return Placement(what, method, case.places, case.names, found, sensors, ratio, ladders, notes)
 
 
-@dc.dataclass(frozen=True, eq=False)
-class _Case:
-    """Functions on places, and samples to judge by (None, with a note, where there are none)."""
-
-    places: np.ndarray
-    names: tuple[str, ...]
-    found: Christoffel
-    samples: np.ndarray | None
-    note: str = ""
-
-
-def _ladder(rank: int) -> list[int]:
-    return [-(-factor * rank // 4) for factor in (5, 10, 20, 40, 80)]
-
-
-def _worth(
+def _errors(
     case: _Case, sensors: Sensors, counts: list[int], seed: int
-) -> tuple[float | None, dict[str, SensorLadder] | None, tuple[str, ...]]:
-    notes = (case.note,) if case.note else ()
+) -> tuple[float | None, dict[str, SensorLadder], tuple[str, ...]]:
     if case.samples is None:
-        return None, None, notes
+        return None, {}, case.notes
     try:
         ratio = least_squares_ratio(case.found, case.samples, sensors)
     except DataError:
         note = "The functions represent the samples up to rounding: every stable choice of sensors is exact."
-        return None, None, (*notes, note)
-    return ratio, least_squares_errors(case.found, case.samples, counts, seed=seed), notes
+        return None, {}, (*case.notes, note)
+    return ratio, least_squares_errors(case.found, case.samples, counts, seed=seed), case.notes
 
 
 # -- outputs
@@ -203,30 +179,29 @@ def _output_case(folder: Path) -> _Case:
     if not (folder / FILE).is_file():
         raise UsageError(f"{folder} holds an operator but no points ({FILE}); give the folder of a run or fit")
     points = read_summary(folder).points
-    data, note = _judges(folder, len(points))
+    data, notes = _samples(folder, len(points))
     found = christoffel(measured_functions(operator, points), weights=None if data is None else data.point_weights)
     names = tuple(f"y{i + 1}" for i in range(points.shape[1])) if data is None else data.coordinate_names
-    samples = None if data is None else measured_outputs(operator, data.outputs[:_MOST_SAMPLES])
-    return _Case(points, names, found, samples, note)
+    samples = None if data is None else measured_outputs(operator, data.outputs[:_MAX_SAMPLES])
+    return _Case(points, names, found, samples, notes)
 
 
-def _judges(folder: Path, points: int) -> tuple[OperatorData | None, str]:
-    """Samples of the run on its own points, those for testing where it has some; and what to know about them."""
+def _samples(folder: Path, points: int) -> tuple[OperatorData | None, tuple[str, ...]]:
+    """Samples of the run at its own points, test samples if it has some; and notes about them."""
     try:
         prepared = _prepared(folder)
     except TrunkfirstError as error:
-        return None, f"No errors of least squares: the run's data were not found again ({error})."
-    data, note = _unseen(prepared)
+        return None, (f"No errors of least squares: the run's data were not found again ({error}).",)
+    data, notes = _unseen(prepared)
     if not isinstance(data, OperatorData) or len(data.points) != points:
-        return None, "No errors of least squares: samples have points of their own."
-    return data, note
+        return None, ("No errors of least squares: samples have points of their own.",)
+    return data, notes
 
 
-def _unseen(prepared: RunData) -> tuple[AnyData, str]:
-    """Samples for testing, or all of them with a remark."""
+def _unseen(prepared: RunData) -> tuple[AnyData, tuple[str, ...]]:
     if prepared.test is not None:
-        return prepared.test, ""
-    return prepared.data, "The run kept no test samples: the errors are those of its training samples."
+        return prepared.test, ()
+    return prepared.data, ("The run kept no test samples: the errors are those of its training samples.",)
 
 
 def _prepared(folder: Path) -> RunData:
@@ -248,7 +223,7 @@ def measured_functions(
 
 
 def measured_outputs(operator: Operator, outputs: np.ndarray) -> Float[np.ndarray, "rows points"]:
-    """What these functions have to represent: logarithms of positive outputs, channels below each other."""
+    """What these functions have to represent: logarithms of positive outputs, one row a channel."""
     if operator.output is not None:
         outputs = (np.log(outputs) if operator.output.is_positive else outputs) / np.asarray(operator.output.scale)
         boundary = operator.output.boundary
@@ -265,13 +240,12 @@ def _input_case(folder: Path) -> _Case:
     weights = [f.sensor_weights for f in training.inputs.values()]
     known = None if any(w is None for w in weights) else np.concatenate([w for w in weights if w is not None])
     found = input_modes(training.flat_inputs, weights=known)
-    places, names = _sensor_places(training)
-    data, note = _unseen(prepared)
-    return _Case(places, names, found, data.flat_inputs[:_MOST_SAMPLES], note)
+    data, notes = _unseen(prepared)
+    return _Case(*_sensor_places(training), found, data.flat_inputs[:_MAX_SAMPLES], notes)
 
 
 def _sensor_places(data: AnyData) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Coordinates of the sensors where one input function has them, else their numbers."""
+    """Coordinates of the sensors if there is one input function that has them, else their indices."""
     (first, *more) = data.inputs.values()
     if not more and first.sensors is not None:
         return first.sensors, tuple(f"x{i + 1}" for i in range(first.sensors.shape[1]))

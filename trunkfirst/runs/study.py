@@ -1,4 +1,4 @@
-"""The bound, observed: errors on ladders of N, K, m_x and m_y, their slopes, and the terms of thm:main."""
+"""The error bound observed: errors on ladders of N, K, m_x and m_y, their slopes, and the terms of thm:main."""
 
 import dataclasses as dc
 from pathlib import Path
@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..data import OperatorData
+from ..data import OperatorData, evenly
 from ..errors import DataError, ValueRangeError
 from ..networks import load
 from ..problems import get_problem, make_data
@@ -43,16 +43,16 @@ _COUNTS = (8, 16, 32, 64, 128, 256)
 # N where sensors are varied; and the N, K of whole operators.
 _WIDTH = 4
 _TOGETHER = ((1, 16), (2, 32), (3, 64), (4, 128))
-# An input of so few numbers fills its space with the rate 1 over their number.
-_FEW_NUMBERS = 3
-_EVERY = 5
-# The kernel's length and ridge are chosen on so many samples.
-_SELECTION = 128
+# Inputs of at most this many numbers fill their space with the rate 1 over that number.
+_MAX_PARAMETERS = 3
+_TEST_EVERY = 5
+# Samples on which length scale and ridge of the kernel are chosen.
+_SELECTION_SAMPLES = 128
 
 
 @dc.dataclass(frozen=True, eq=False)
 class Study:
-    """Ladders with their slopes, whole operators beside the terms of thm:main, and what to know about them."""
+    """Ladders with their slopes, and the errors of whole operators with the terms of thm:main."""
 
     name: str
     title: str
@@ -62,17 +62,12 @@ class Study:
     notes: tuple[str, ...]
     settings: dict[str, Any]
 
-    @property
-    def holds(self) -> bool:
-        """Whether every ladder that has a theory agrees with it."""
-        return all(ladder.holds is not False for ladder in self.ladders)
-
     def summary(self) -> dict[str, Any]:
-        """What `study.json` holds."""
+        """The content of `study.json`."""
         return {
             "study": self.name,
             "settings": self.settings,
-            "holds": self.holds,
+            "holds": all(ladder.holds is not False for ladder in self.ladders),
             "ladders": [_ladder_summary(ladder) for ladder in self.ladders],
             "bound": [_observed_summary(row) for row in self.together],
             "notes": list(self.notes),
@@ -89,45 +84,40 @@ def study(
 ) -> Study:
     """Observe the bound on the operator with known rates, or on a problem by its name.
 
-    For a problem the basis is the best one of the training samples, and that of the trunk of a `run` beside it.
+    For a problem the basis is the best one of the training samples; with `run` also that of its trunk.
     """
     if seed < 0:
         raise ValueRangeError(f"seed is {seed}; expected a number from 0")
     if name == KNOWN_RATES:
-        return known_rates_study(seed=seed)
+        return _known_rates_study(seed)
     return _problem_study(name, samples=samples, run=run, seed=seed, reporter=reporter or Silent())
 
 
-def known_rates_study(known: KnownRates | None = None, claimed: Rates | None = None, *, seed: int = 0) -> Study:
-    """The study of an operator with known rates; `claimed` ones take the place of its own."""
-    known = known or KnownRates()
-    ladders = known_rates_ladders(known, claimed, seed=seed)
-    rates = claimed or known.rates
+def _known_rates_study(seed: int) -> Study:
+    known = KnownRates()
     together = known_rates_together(known, seed=seed)
-    errors = np.asarray([row.measured for row in together])
     whole = RateLadder(
         "N",
         "mean squared error of whole operators, K, m_x and m_y growing with N",
         np.asarray([row.width for row in together]),
-        errors,
-        -2 * rates.width,
+        np.asarray([row.measured for row in together]),
+        -2 * known.rates.width,
     )
-    settings = {"decay": known.decay, "dimension": known.dimension, "seed": seed, **dc.asdict(rates)}
     return Study(
         KNOWN_RATES,
         "The bound, observed: an operator with known rates",
         "from a combination of Legendre polynomials to a sum of cosines whose coefficients fall like "
         f"j^-{known.decay + 0.5:g}",
-        (*ladders, whole),
+        (*known_rates_ladders(known, seed=seed), whole),
         together,
         (
-            "The trunk is fixed before sensors are drawn, as thm:main has it: cosines, orthonormal in L2.",
-            "Errors in K: theory is an upper bound, attained by the nearest training input; a branch that is "
+            "The trunk is fixed before sensors are drawn, as in thm:main: cosines, orthonormal in L2.",
+            "Errors in K: the theory is an upper bound, attained by the nearest training input; a branch that is "
             "linear between training inputs is faster.",
-            "Errors in m_x: a branch of exact integrals is used on m_x sensors, where they become sums. Taught "
-            "anew on these sensors it would lose nothing here, since they determine the parameters.",
+            "Errors in m_x: a branch with exact integrals is used on m_x sensors, where they become sums. Trained "
+            "on these sensors it would lose nothing here, since they determine the parameters.",
         ),
-        settings,
+        {"decay": known.decay, "dimension": known.dimension, "seed": seed, **dc.asdict(known.rates)},
     )
 
 
@@ -136,7 +126,7 @@ def known_rates_study(known: KnownRates | None = None, claimed: Rates | None = N
 
 @dc.dataclass(frozen=True, eq=False)
 class _Case:
-    """Samples of a problem, split; `encoded` is what the branch sees."""
+    """Samples of a problem, split; `encoded` are the inputs of the branch."""
 
     data: OperatorData
     encoded: Float[np.ndarray, "samples numbers"]
@@ -152,10 +142,13 @@ class _Case:
     def weights(self) -> Float[np.ndarray, " points"] | None:
         return self.data.point_weights
 
+    @property
+    def counts(self) -> list[int]:
+        return [count for count in _COUNTS if count <= len(self.train)]
+
     def some(self, count: int) -> Int[np.ndarray, " some"]:
-        """So many training samples, evenly chosen in the order of the data."""
-        places = np.linspace(0, len(self.train) - 1, count).round().astype(int)
-        return self.train[places]
+        """`count` training samples, evenly chosen in the order of the data."""
+        return self.train[evenly(len(self.train), count)]
 
 
 def _problem_study(name: str, *, samples: int | None, run: Path | None, seed: int, reporter: Reporter) -> Study:
@@ -169,8 +162,8 @@ def _problem_study(name: str, *, samples: int | None, run: Path | None, seed: in
         ladders.insert(1, _width_ladder(_trunk_decay(case, run), "the same of a run's trunk"))
     numbers = case.data.flat_inputs.shape[1]
     notes = (
-        "No power describes errors that fall faster than every power: the interval of the slope in N says how "
-        "well one does, and the bound below takes the measured error in the place of N^-r.",
+        "No power describes errors that fall faster than every power: the interval of the slope in N shows how "
+        "well one does, and the bound below uses the measured error in place of N^-r.",
         f"m_x is not varied: an input is {numbers} number{'s' * (numbers > 1)}. The branch is a kernel regression "
         "in closed form; its error in K is compared with the fill distance.",
         "The points are those of the mesh; sensors are drawn from them.",
@@ -189,9 +182,9 @@ def _problem_study(name: str, *, samples: int | None, run: Path | None, seed: in
 def _case(data: OperatorData) -> _Case:
     if data.outputs.ndim != 2:
         raise DataError("outputs: a study needs one channel")
-    # Every fifth sample for judging: samples of a problem with one parameter stand in its order, and a random
-    # choice would leave gaps that no number of training samples closes.
-    is_test = np.arange(data.samples) % _EVERY == _EVERY // 2
+    # Every fifth sample, not random ones: problems with one parameter are sorted by it, and a random choice would
+    # leave gaps that more training samples do not close.
+    is_test = np.arange(data.samples) % _TEST_EVERY == _TEST_EVERY // 2
     values = data.flat_inputs
     values = np.log(values) if (values > 0).all() else values
     spread = values.std(axis=0)
@@ -202,9 +195,9 @@ def _case(data: OperatorData) -> _Case:
 
 def _width_ladder(decay: Decay, what: str) -> RateLadder:
     widths = decay.ladder
-    if len(widths) < 4:  # a short ladder has room for every N
+    if len(widths) < 4:  # then every N instead of powers of 2
         widths = np.arange(1, 1 + max(2, int((decay.root_mean_square > 1e-12 * decay.size).sum()) - 1))
-    # A trunk leaves an error of its own, and the slope is that of the way down to it.
+    # A trunk has an error of its own, where the curve becomes flat; the slope is that of the part before.
     is_falling = decay.root_mean_square[widths] > 1.1 * decay.root_mean_square[-1]
     widths = widths[: max(3, int(is_falling.sum()) + 1)]
     return RateLadder("N", what, widths, decay.root_mean_square[widths])
@@ -219,39 +212,34 @@ def _trunk_decay(case: _Case, run: Path) -> Decay:
 
 
 def _fill_ladder(case: _Case) -> RateLadder:
-    inputs, counts = case.data.flat_inputs, _counts(case)
-    found = [fill_distances(inputs[case.some(count)], inputs[case.test], levels=1) for count in counts]
-    numbers = inputs.shape[1]
-    theory = -1 / numbers if numbers <= _FEW_NUMBERS else None
+    inputs = case.data.flat_inputs
+    found = [fill_distances(inputs[case.some(count)], inputs[case.test], levels=1) for count in case.counts]
     distances = np.concatenate([each.errors for each in found])
-    return RateLadder("K", "fill distance of the training inputs", np.asarray(counts), distances, theory)
+    theory = -1 / inputs.shape[1] if inputs.shape[1] <= _MAX_PARAMETERS else None
+    return RateLadder("K", "fill distance of the training inputs", np.asarray(case.counts), distances, theory)
 
 
 def _sample_ladder(case: _Case) -> RateLadder:
     exact = case.outputs * (1 / len(case.basis) if case.weights is None else case.weights) @ case.basis
-    errors = [_branch(case, chosen, exact[chosen]) - exact[case.test] for chosen in map(case.some, _counts(case))]
+    errors = [_branch(case, chosen, exact[chosen]) - exact[case.test] for chosen in map(case.some, case.counts)]
     rms = np.asarray([np.sqrt(np.mean(np.sum(e**2, axis=1))) for e in errors])
     what = "error of the coefficients, kernel branch, root mean square"
-    return RateLadder("K", what, np.asarray(_counts(case)), rms, None, "not slower")
+    return RateLadder("K", what, np.asarray(case.counts), rms, None, "not slower")
 
 
 def _branch(case: _Case, chosen: np.ndarray, targets: np.ndarray) -> Float[np.ndarray, "test coefficients"]:
     """A kernel regression on the chosen samples, at the test inputs."""
     with jax.enable_x64(True):
         inputs, others = jnp.asarray(case.encoded[chosen]), jnp.asarray(case.encoded[case.test])
-        regressor = Kernel(selection_samples=_SELECTION)
+        regressor = Kernel(selection_samples=_SELECTION_SAMPLES)
         return np.asarray(regressor.fit(inputs, jnp.asarray(targets), key=jr.key(0)).branch(others))
-
-
-def _counts(case: _Case) -> list[int]:
-    return [count for count in _COUNTS if count <= len(case.train)]
 
 
 def _point_ladder(case: _Case, decay: Decay, seed: int) -> RateLadder:
     width = min(_WIDTH, int(decay.ladder[-1]))
     found = christoffel(case.basis[:, : width + 1], weights=case.weights)
-    most, fewest = len(case.basis), 10 * (width + 1)
-    counts = np.unique(np.geomspace(fewest, max(most, 4 * fewest), 6).round().astype(int))
+    points, fewest = len(case.basis), 10 * (width + 1)
+    counts = np.unique(np.geomspace(fewest, max(points, 4 * fewest), 6).round().astype(int))
     ladder = excess_ladder(found, case.outputs[case.test], counts.tolist(), draws=60, seed=seed)
     return dc.replace(ladder, what=f"{ladder.what}, N = {width}")
 
@@ -271,14 +259,14 @@ def _problem_together(case: _Case, decay: Decay, fill: RateLadder, seed: int) ->
         counts = {"width": width, "samples": samples, "sensors": inputs.shape[1], "points": points}
         terms = bound_terms(Rates(1.0, -fill.slope.value), constants, **counts, largest=found.largest)
         sensors, chosen = uniform_sensors(found, points, seed=seed).indices, case.some(samples)
-        taught = np.linalg.lstsq(found.basis[sensors], case.outputs[chosen][:, sensors].T, rcond=None)[0].T
-        predicted = truncate(_branch(case, chosen, taught) @ found.basis.T, size)
+        targets = np.linalg.lstsq(found.basis[sensors], case.outputs[chosen][:, sensors].T, rcond=None)[0].T
+        predicted = truncate(_branch(case, chosen, targets) @ found.basis.T, size)
         errors = generalisation_errors(predicted, case.outputs[case.test], weights=case.weights)
         rows.append(Observed(**counts, terms=terms, measured=float(np.mean(errors**2))))
     return tuple(rows)
 
 
-# -- in plain values
+# -- study.json
 
 
 def _ladder_summary(ladder: RateLadder) -> dict[str, Any]:

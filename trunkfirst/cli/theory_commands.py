@@ -1,0 +1,275 @@
+"""`trunkfirst diagnose`, `sensors` and `study`; JAX is imported only when a command runs."""
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ._options import Json, Out, Quiet, Samples
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..runs import Diagnosed, Placement, Study
+
+_SUFFIXES = (".npz", ".csv")
+_PARTS = {
+    "total_squared": "total",
+    "trunk_squared": "trunk: outside the span of its functions",
+    "coefficients_squared": "coefficients: sensors and branch together",
+    "sensors_squared": "  sensors: least squares from the training points",
+    "branch_squared": "  branch: what it does not learn",
+    "data_squared": "  of the sensors' part, the data's own error",
+}
+_NEAREST_SAMPLE_PARTS = {
+    "operator_squared": "outputs of the two",
+    "sensors_squared": "sensors",
+    "training_squared": "branch at the training sample",
+    "network_squared": "predictions of the two",
+}
+
+
+# -- diagnose
+
+
+def diagnose(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="The same inputs at finer points.",
+            show_default="a finer grid for our problems, else the run's data",
+        ),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Show where the error of an operator comes from, and what to improve: width, points, samples or branch.
+
+    Example: trunkfirst diagnose runs/mine --data finer.npz
+    """
+    from ..files import update_manifest, verify_run
+    from ..progress import TerminalReporter
+    from ..report import write_report
+    from ..runs import diagnose_run
+    from ._console import print_json, say
+
+    verify_run(folder)
+    with TerminalReporter(quiet=quiet or json) as reporter:
+        found = diagnose_run(folder, data=data, reporter=reporter)
+    update_manifest(folder, "diagnosis.*")
+    page = write_report(folder)
+    if json:
+        print_json(found.numbers)
+    else:
+        _print_diagnosis(found, quiet)
+        say(f"report: {page}", quiet=quiet)
+    return 0
+
+
+def _print_diagnosis(found: "Diagnosed", quiet: bool) -> None:
+    from ._console import number, print_table, say
+
+    case, summary = found.case, found.numbers["budget"]
+
+    def root(square: float) -> str:
+        return number(math.sqrt(max(square, 0.0)))
+
+    def share(name: str) -> str:
+        total = summary["total_squared"]
+        return f"{summary[name] / total:.0%}" if total > 0 else "-"
+
+    rows = [
+        [words, root(summary[name]), root(summary["relative"][name]), share(name)]
+        for name, words in _PARTS.items()
+        if name in summary
+    ]
+    title = f"error budget of {case.test.samples:,} test samples (root mean squares)"
+    print_table(title, ["part", "error", "relative", "of the square"], rows, quiet=quiet)
+    say(f"evaluated at {case.where}", quiet=quiet)
+    if abs(summary["remainder"]) > 1e-6 * summary["total_squared"]:
+        why = "rounding" if case.operator.output is None else "an output map that is not linear"
+        say(f"{why} leaves a remainder of {share('remainder')} of the square", quiet=quiet)
+    if summary["chain"] is not None:
+        relative = summary["chain"]["relative"]
+        rows = [[words, root(relative[name])] for name, words in _NEAREST_SAMPLE_PARTS.items()]
+        print_table("the paper's chain, nearest training sample", ["part", "relative"], rows, quiet=quiet)
+    rows = [[f"{each.name}: {each.meaning}", number(each.value)] for each in found.assumptions]
+    print_table("what thm:main assumes", ["quantity", "measured"], rows, quiet=quiet)
+    say(found.diagnosis.sentence, quiet=quiet)
+
+
+# -- sensors
+
+
+def sensors(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
+    count: Annotated[int, typer.Option(min=1, help="How many sensors.")],
+    method: Annotated[str, typer.Option(help="christoffel, pivoted or exchange.")] = "christoffel",
+    inputs: Annotated[
+        bool, typer.Option("--inputs", help="Place input sensors instead of output sensors.")
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="The .npz or .csv file to write; a picture, .svg, is written next to it.")
+    ] = Path("sensors.npz"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Choose where to measure, with weights for least squares in the trunk's functions, and how many are enough.
+
+    Example: trunkfirst sensors runs/mine --count 60 --out sensors.npz
+    """
+    from ..errors import UsageError
+    from ..files import verify_run, write_npz
+    from ..report import SensorPicture, write_sensor_picture
+    from ..runs import place_sensors
+    from ._console import print_json, say
+
+    if out.suffix not in _SUFFIXES:
+        raise UsageError(f"--out {out}: expected a name ending in {' or '.join(_SUFFIXES)}")
+    verify_run(folder)
+    found = place_sensors(folder, count, method=method, inputs=inputs, seed=seed)
+    (write_npz if out.suffix == ".npz" else _write_csv)(out, found.arrays())
+    picture = out.with_suffix(".svg")
+    ladders = {name: (ladder.counts, ladder.ratios) for name, ladder in found.ladders.items()}
+    chosen, names = found.sensors.indices, found.coordinate_names
+    content = SensorPicture(found.places, found.found.values, chosen, names, ladders, found.ratio)
+    write_sensor_picture(picture, content)
+    if json:
+        print_json({**found.summary(), "out": str(out), "picture": str(picture)})
+    else:
+        _print_placement(found, quiet)
+        say(f"{out}, {picture}", quiet=quiet)
+    return 0
+
+
+def _write_csv(path: Path, arrays: "dict[str, np.ndarray]") -> None:
+    """One line a sensor: its coordinates, its index, its weight."""
+    from ..files import write_text
+
+    coordinates = arrays["points"].shape[1]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*(f"coordinate_{i + 1}" for i in range(coordinates)), "index", "weight"])
+    for point, index, weight in zip(*(arrays[name].tolist() for name in arrays), strict=True):
+        writer.writerow([*point, index, weight])
+    write_text(path, text.getvalue())
+
+
+def _print_placement(found: "Placement", quiet: bool) -> None:
+    from ._console import print_table, say
+
+    if found.ladders:
+        uniform, drawn = found.ladders["uniform"], found.ladders["christoffel"]
+        rows = [
+            [str(count), f"{a:.3g}", f"{b:.0%}", f"{c:.3g}", f"{d:.0%}"]
+            for count, a, b, c, d in zip(
+                uniform.counts, uniform.ratios, uniform.failures, drawn.ratios, drawn.failures, strict=True
+            )
+        ]
+        columns = ["sensors", "uniform", "|G - I| > 1/2", "Christoffel", "|G - I| > 1/2"]
+        title = f"least squares error / best error, {found.found.rank} functions"
+        print_table(title, columns, rows, quiet=quiet)
+        say(_needed(found), quiet=quiet)
+    sentences = [found.sensors.sentence]
+    if found.ratio is not None:
+        sentences.append(
+            f"Least squares from these {found.method} sensors: {found.ratio:.3g} times the best error."
+        )
+    for sentence in (*sentences, found.sentence, *found.notes):
+        say(sentence, quiet=quiet)
+
+
+def _needed(found: "Placement") -> str:
+    def count(kind: str, ratio: str) -> str:
+        return str(needed[kind][ratio] or "more than all of these")
+
+    needed = found.needed()
+    words = [
+        f"for {ratio} times the best error {count('uniform', ratio)} drawn uniformly, "
+        f"{count('christoffel', ratio)} by Christoffel"
+        for ratio in needed["uniform"]
+    ]
+    return f"Needed, on this ladder: {'; '.join(words)}."
+
+
+# -- study
+
+
+def study(
+    target: Annotated[
+        str, typer.Argument(metavar="[known-rates|PROBLEM]", help="An operator with known rates, or a problem.")
+    ] = "known-rates",
+    samples: Samples = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also the trunk of this run.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of samples and sensors.")] = 0,
+    out: Out = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Observe the error bound: slopes of the error in N, K, m_x and m_y, and its four terms next to the error.
+
+    Example: trunkfirst study nonlinear-conductivity --out runs/study
+    """
+    from ..errors import UnknownNameError, UsageError
+    from ..files import prepare_directory, verify_run, write_json
+    from ..problems import problem_names
+    from ..progress import TerminalReporter
+    from ..report import write_study
+    from ..runs import KNOWN_RATES, environment, study as run_study
+    from ._console import print_json, say
+    from ._settings import default_folder
+
+    known = (KNOWN_RATES, *problem_names())
+    if target not in known:
+        raise UnknownNameError("study", target, known)
+    if target == KNOWN_RATES and (samples is not None or run is not None):
+        raise UsageError(f"--samples and --run are for problems; {KNOWN_RATES} makes its own samples")
+    if run is not None:
+        verify_run(run)
+    folder = prepare_directory(out or default_folder(f"study-{target}"))
+    with TerminalReporter(quiet=quiet or json) as reporter:
+        found = run_study(target, samples=samples, run=run, seed=seed, reporter=reporter)
+    summary = found.summary()
+    write_json(folder / "study.json", summary)
+    page = write_study(folder, summary, title=found.title, task=found.task, environment=environment())
+    if json:
+        print_json(summary)
+    else:
+        _print_study(found, quiet)
+        say(f"study: {page}", quiet=quiet)
+    return 0
+
+
+def _print_study(found: "Study", quiet: bool) -> None:
+    from ._console import number, print_table, say
+
+    rows: list[list[str]] = []
+    for ladder in found.ladders:
+        slope = ladder.slope
+        theory = "-" if ladder.theory is None else f"{ladder.theory:.3g}"
+        rule = " or steeper" if ladder.rule == "not slower" else ""
+        holds = {True: "yes", False: "no", None: "-"}[ladder.holds]
+        interval = f"{slope.lower:.2f} to {slope.upper:.2f}" if math.isfinite(slope.lower) else "-"
+        rows.append([f"{ladder.name}: {ladder.what}", f"{slope.value:.3f}", interval, theory + rule, holds])
+    print_table(found.title, ["ladder", "slope", "95 %", "theory", "holds"], rows, quiet=quiet)
+    columns = ["N, K, m_x, m_y", "C N^-2r", "K^-2s", "m_x^-2alpha", "m_y^-r_t", "sum", "measured", "r_t"]
+    rows = [
+        [
+            f"{row.width}, {row.samples:,}, {row.sensors:,}, {row.points:,}",
+            *map(number, (row.terms.width, row.terms.samples, row.terms.sensors, row.terms.points)),
+            number(row.terms.total),
+            number(row.measured),
+            "vacuous" if row.terms.is_vacuous else f"{row.terms.exponent:.2g}",
+        ]
+        for row in found.together
+    ]
+    print_table("the terms of thm:main and the mean squared error", columns, rows, quiet=quiet)
+    for note in found.notes:
+        say(note, quiet=quiet)
