@@ -153,7 +153,7 @@ def json_bytes(rng: random.Random) -> Ask:
 
 
 def json_values(rng: random.Random) -> Ask:
-    """Sound JSON, or what Python takes for it, with strange values in it."""
+    """Sound JSON, or what Python takes for it, with odd values in it."""
     value: Any = copy.deepcopy(rng.choice((GOOD, SIDE_BY_SIDE)))
     for _ in range(rng.choice((1, 1, 2))):
         place: Any = value

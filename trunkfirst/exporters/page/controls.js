@@ -24,7 +24,7 @@ function makeSlider(slider, number, onChange) {
   mark.title = trained;
   band.append(mark);
   row.append(label, exact, range, band, words);
-  // Numbers as people write them: five digits.
+  // Values have five digits.
   range.addEventListener("input", () => onChange(number, Number(scale.value(Number(range.value)).toPrecision(5))));
   exact.addEventListener("change", () => onChange(number, exact.value === "" ? NaN : Number(exact.value)));
 
@@ -62,7 +62,7 @@ function fillList(list, names, onChange) {
   list.addEventListener("change", () => onChange(Number(list.value)));
 }
 
-// The state as the part of an address after #, and back; what is not understood is left out.
+// The state as the part of an address after #, and back; invalid parts are ignored.
 function toAddress({ values, sample, channel, steady, probe }) {
   const parts = sample === null ? { values: values.join(",") } : { sample };
   if (channel) parts.channel = channel;
