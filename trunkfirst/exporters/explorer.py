@@ -43,7 +43,7 @@ def explorer_page(folder: Path) -> bytes:
     controls = make_controls(operator.input_names, operator.encoder, memory, tested.number_names)
     table = make_table(operator, memory.points, controls.inputs(controls.seen))
     metrics = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
-    script = "\n".join([to_javascript(graph, double=True), *map(page_file, _SCRIPTS)])
+    script = "\n".join([to_javascript(graph), *map(page_file, _SCRIPTS)])
     return _render(
         title=str(metrics.get("problem") or folder.name),
         lead=_lead(metrics),
