@@ -80,11 +80,12 @@ def export(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Write a trained operator into one file that other programs can run without this library.
+    """Write a trained operator to one file that other programs can run without this library.
 
-    The file computes outputs from inputs and points, in physical units: encoders, branch, trunk and output map are
-    in it. Single precision is refused where it would change the outputs by more than 1e-5. The page, html, has
-    sliders for the inputs and draws the predicted field; it opens from disk, without a network.
+    The file computes outputs from inputs and points, in physical units; it contains encoders, branch, trunk and
+    output map. Single precision is refused if it would change the outputs by more than 1e-5. The interactive
+    explorer, html, has sliders for the inputs and draws the predicted field; it opens from disk and needs no
+    network.
 
     Example: trunkfirst export runs/mine --to onnx --out model.onnx
     """
@@ -95,19 +96,19 @@ def export(
 
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
-    host: Annotated[str, typer.Option(help="Address to listen on; others than this machine need --token.")] = (
+    host: Annotated[str, typer.Option(help="Address to listen on; all but loopback addresses need --token.")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     token: Annotated[
         str | None,
-        typer.Option(help="What clients must send.", envvar="TRUNKFIRST_TOKEN", show_default=False),
+        typer.Option(help="Token that clients must send.", envvar="TRUNKFIRST_TOKEN", show_default=False),
     ] = None,
     limit_mib: Annotated[float, typer.Option(min=0.001, max=1024, help="Largest body of a request, MiB.")] = 8.0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Serve a trained operator over HTTP: a page at /, predictions at /predict.
+    """Serve a trained operator over HTTP: an interactive explorer at /, predictions at /predict.
 
     Needs: pip install 'trunkfirst[serve]'
 

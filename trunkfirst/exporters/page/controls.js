@@ -1,6 +1,6 @@
 // Sliders and lists. Names come from data: they become text, never HTML.
 const STEPS = 1000;
-const SHAPES = "This input is a function. Each slider adds more or less of one shape in which the training inputs differ, the most common first; 0 is their average.";
+const SHAPES = "This input is a function: the mean of the training inputs plus a multiple of each of their main shapes of variation, the largest first.";
 
 // Positions 0, ..., STEPS of a slider as numbers, and back.
 function scaleOf({ start, stop, is_logarithmic: isLogarithmic }) {
