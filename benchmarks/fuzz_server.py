@@ -253,11 +253,11 @@ def fuzz(app: Any, make: Callable[[random.Random], Ask], count: int, *, seed: in
 
 
 def _trouble(status: int, headers: Mapping[str, str], body: bytes) -> str | None:
-    """A body that is not what its type says, or that tells how the server is made."""
+    """A body that is not what its type says, or that reveals internals of the server."""
     if headers.get("content-type") == JSON:
         value = json.loads(body, parse_constant=lambda word: 1 / 0)
         if status >= 400 and list(value) != ["error"]:
-            return f"an error without a sentence: {body[:200]}"
+            return f"an error without a message: {body[:200]}"
     return "a stack trace" if b"Traceback" in body or b"/site-packages/" in body else None
 
 
