@@ -1,4 +1,4 @@
-"""Run folders around operators that nobody trained, with names that try to break out of a page."""
+"""Run folders around untrained operators, with names that try to break out of a page."""
 
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ MAKERS = {"numbers": numbers, "logarithm": logarithm, "functions": functions, "s
 
 
 def write_run(folder: Path, operator: Operator, data: OperatorData, *, tested: bool = True) -> None:
-    """A run folder around an operator that nobody trained."""
+    """A run folder around an untrained operator."""
     save(operator, folder / "model")
     write_summary(folder, summarise(data.take(np.arange(16)), None))
     metrics: dict[str, Any] = {"problem": HOSTILE, "samples": {"train": 16, "test": 4}}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers import make_network
 from own_problems import Call, antiderivative, fit_branch, known_trunk
+from trunkfirst.training import JointTrunk, TrunkSettings, TwoStep
 
 from trunkfirst.data import OperatorData, read_data, scattered_from_lists, write_data
 from trunkfirst.errors import DataError, UsageError
@@ -25,7 +26,6 @@ from trunkfirst.regressors import LinearRidge
 from trunkfirst.report import write_report
 from trunkfirst.runs import gather_case, make_config, prepare, to_toml
 from trunkfirst.runs.diagnose import find_samples
-from trunkfirst.training import JointTrunk, TrunkSettings, TwoStep
 
 
 def finer(points: int = 101, samples: int = 40) -> OperatorData:

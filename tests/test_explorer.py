@@ -56,7 +56,7 @@ const found = asked.map(({ values, point }) => {
   const inputs = model.inputsOf(values), coefficients = model.coefficientsOf(inputs);
   const channels = content.channels.map((_, channel) => [
     [...model.fieldOf(coefficients, channel)], model.valueAt(coefficients, point, channel)]);
-  return { inputs: [...inputs], channels, strangeness: model.strangeness(values) };
+  return { inputs: [...inputs], channels, outlierScore: model.outlierScore(values) };
 });
 console.log(JSON.stringify(found));
 """
@@ -124,14 +124,14 @@ def test_large_tables_are_rounded_or_thinned(runs: Path, tmp_path: Path, monkeyp
     compare(page, operator, unpack(content["points"]), tmp_path, 1e-12)
 
 
-def test_a_strange_input_is_told_as_in_python(runs: Path, tmp_path: Path):
-    known = read_summary(runs / "space").familiarity
+def test_outliers_are_those_of_python(runs: Path, tmp_path: Path):
+    known = read_summary(runs / "space").novelty
     assert known is not None
     values = np.array([[1.5, 1.5], [1.1, 1.9], [9.0, 1.5], [1.5, -4.0]])
     found = run_node(runs / "space.html", tmp_path, [{"values": v.tolist(), "point": [0, 0, 0]} for v in values])
-    assert [each["strangeness"] > 1.5 for each in found] == known.is_outlier(values).tolist()
+    assert [each["outlierScore"] > 1.5 for each in found] == known.is_outlier(values).tolist()
     distances = np.asarray(KDTree(known.seen).query((values - known.centre) @ known.matrix)[0])
-    assert [each["strangeness"] for each in found] == pytest.approx(distances / known.distance)
+    assert [each["outlierScore"] for each in found] == pytest.approx(distances / known.distance)
 
 
 # -- what is in the file
@@ -142,8 +142,8 @@ def test_groups_and_sliders(runs: Path):
     assert [group["name"] for group in content["groups"]] == [HOSTILE, "g"]
     assert [len(group["sliders"]) for group in content["groups"]] == [4, 1]  # four cosines make the functions
     memory = read_summary(runs / "functions")
-    assert memory.familiarity is not None
-    trained = memory.familiarity.centre + memory.familiarity.seen @ np.linalg.pinv(memory.familiarity.matrix)
+    assert memory.novelty is not None
+    trained = memory.novelty.centre + memory.novelty.seen @ np.linalg.pinv(memory.novelty.matrix)
     reached = unpack(content["base"]) + unpack(content["seen"]) @ unpack(content["shapes"])
     assert np.abs(reached - trained).max() < 1e-10
     slider = content["groups"][1]["sliders"][0]
@@ -220,7 +220,7 @@ def predicted(runs: Path, values: list[float], place: list[float]) -> float:
     return float(load(runs / "numbers").predict(np.array([values]), np.array([place]))[0, 0])
 
 
-def told(browser: Browser) -> float:
+def shown(browser: Browser) -> float:
     """The number under the pointer."""
     found = re.search(r"predicted (\S+?)(,|$)", browser.text("#readout"))
     assert found is not None, browser.text("#readout")
@@ -230,13 +230,13 @@ def told(browser: Browser) -> float:
 def test_a_slider_moved_by_keys(runs: Path, browser: Browser):
     browser.open(runs / "numbers.html", "#at=0.7,0.25")
     sample = unpack(content_of(runs / "numbers.html")["samples"][0]["inputs"]).tolist()
-    assert told(browser) == pytest.approx(predicted(runs, sample, [0.7, 0.25]), rel=1e-5)
+    assert shown(browser) == pytest.approx(predicted(runs, sample, [0.7, 0.25]), rel=1e-5)
     browser.find("#slider-1").send_keys("\ue014" * 12)  # arrow to the right
     browser.wait(f"Math.abs(explorer.state.values[1] - {sample[1]}) > 0.01 && location.hash.startsWith('#values')")
     moved = browser.ask("explorer.state.values")
     assert moved[1] > sample[1]
     assert [moved[0], moved[2]] == [sample[0], sample[2]]
-    assert told(browser) == pytest.approx(predicted(runs, moved, [0.7, 0.25]), rel=1e-5)
+    assert shown(browser) == pytest.approx(predicted(runs, moved, [0.7, 0.25]), rel=1e-5)
     assert browser.text("#sample option:checked") == "none: the sliders"
     assert browser.ask("document.querySelectorAll('input[type=number]')[1].value") == f"{moved[1]:.6g}"
     assert browser.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -254,7 +254,7 @@ def test_the_address_is_the_state(runs: Path, browser: Browser):
         "document.getElementById('slider-2-words').textContent.startsWith('outside of the training range')"
     )
     assert browser.text("#status").startswith(f"Outside of the training range ({HOSTILE})")
-    assert told(browser) == pytest.approx(predicted(runs, [1, 1.5, 2.5], [1, 0]), rel=1e-5)
+    assert shown(browser) == pytest.approx(predicted(runs, [1, 1.5, 2.5], [1, 0]), rel=1e-5)
     browser.find("#sample").send_keys("\ue015")  # arrow down: the first test sample
     browser.wait("location.hash.startsWith('#sample=0')")
     assert browser.text("#status") == "Inside the training range."
@@ -272,7 +272,7 @@ def test_value_and_colour_under_the_pointer(runs: Path, browser: Browser):
         "explorer.state.probe !== null && document.getElementById('readout').textContent.includes('predicted')"
     )
     place = browser.ask("explorer.state.probe")
-    assert told(browser) == pytest.approx(predicted(runs, [1, 1.5, 0.8], place), rel=1e-5)
+    assert shown(browser) == pytest.approx(predicted(runs, [1, 1.5, 0.8], place), rel=1e-5)
     browser.open(runs / "numbers.html", "#values=1,1.5,0.8")
     field = load(runs / "numbers").predict(np.array([[1, 1.5, 0.8]]), SQUARE)[0]
     shares = (field - field.min()) / np.ptp(field)
@@ -295,7 +295,7 @@ def test_no_value_is_said_and_passes(runs: Path, browser: Browser):
     browser.driver.execute_script("location.hash = '#values=1&at=0.5'")
     browser.wait("document.getElementById('status').textContent === 'Inside the training range.'")
     expected = load(runs / "logarithm").predict(np.ones((1, 1)), np.array([[0.5]]))[0, 0]
-    assert told(browser) == pytest.approx(expected, rel=1e-5)
+    assert shown(browser) == pytest.approx(expected, rel=1e-5)
     assert browser.errors() == []
 
 

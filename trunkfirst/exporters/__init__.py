@@ -2,16 +2,12 @@
 
 from .explorer import explorer_page
 from .formats import Exported, export, to_stablehlo
-from .graph import Function, Graph, Operation
 from .jaxpr import trace
 from .onnx import to_onnx
 from .scripts import to_javascript, to_numpy
 
 __all__ = [
     "Exported",
-    "Function",
-    "Graph",
-    "Operation",
     "explorer_page",
     "export",
     "to_javascript",

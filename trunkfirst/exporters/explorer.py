@@ -3,7 +3,6 @@
 import base64
 import dataclasses as dc
 import hashlib
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ def explorer_page(folder: Path) -> bytes:
     controls = make_controls(operator.input_names, operator.encoder, memory, tested.number_names)
     table = make_table(operator, memory.points, controls.inputs(controls.seen))
     metrics = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
-    script = "\n".join([to_javascript(graph, double=True), *map(page_file, _SCRIPTS)])
+    script = "\n".join([to_javascript(graph), *map(page_file, _SCRIPTS)])
     return _render(
         title=str(metrics.get("problem") or folder.name),
         lead=_lead(metrics),
@@ -73,14 +72,10 @@ def _content(
     points = memory.points[table.kept]
     is_whole = len(points) == len(memory.points)
     drawing = make_drawing(points, tested.triangles if is_whole else None)
-    starts = itertools.accumulate((len(group.base) for group in controls.groups), initial=0)
     known = memory.novelty
     assert known is not None  # the controls were made of it
     return {
-        "groups": [
-            _group(group, first, memory.points, drawing if is_whole else None)
-            for group, first in zip(controls.groups, starts, strict=False)
-        ],
+        "groups": [_group(group, memory.points, drawing if is_whole else None) for group in controls.groups],
         "base": _packed(controls.base),
         "shapes": _packed(controls.shapes),
         "seen": _packed(controls.seen),
@@ -111,9 +106,9 @@ def _channel_names(operator: Operator, metrics: dict[str, Any]) -> list[str]:
     return named if len(named) == operator.channels else [f"output {k + 1}" for k in range(operator.channels)]
 
 
-def _group(group: Group, first: int, points: np.ndarray, drawing: Drawing | None) -> dict[str, Any]:
-    """A group, which begins at column `first` of an input, with the picture of its function."""
-    places, count = group.sensors, len(group.base)
+def _group(group: Group, points: np.ndarray, drawing: Drawing | None) -> dict[str, Any]:
+    """A group with the picture of its function."""
+    places, first, last = group.sensors, group.columns.start, group.columns.stop
     if not group.is_function:
         drawn = None
     elif places is not None and drawing is not None and np.array_equal(places, points):
@@ -121,9 +116,9 @@ def _group(group: Group, first: int, points: np.ndarray, drawing: Drawing | None
     elif places is not None and places.shape[1] <= 2:
         drawn = _drawn(make_drawing(places))
     else:  # without coordinates, or with too many: by number
-        drawn = _drawn(Drawing("curve", ("sensor", ""), np.arange(1.0, 1 + count)[:, None]))
+        drawn = _drawn(Drawing("curve", ("sensor", ""), np.arange(1.0, 1 + last - first)[:, None]))
     sliders = [dc.asdict(slider) for slider in group.sliders]
-    return {"name": group.name, "first": first, "last": first + count, "sliders": sliders, "drawing": drawn}
+    return {"name": group.name, "first": first, "last": last, "sliders": sliders, "drawing": drawn}
 
 
 def _drawn(drawing: Drawing) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The sliders of the interactive explorer: for each number of an input, or each main shape of a function."""
 
 import dataclasses as dc
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -35,6 +36,8 @@ class Group:
     """The sliders of one input function: it is `base` + values of the sliders @ `shapes`."""
 
     name: str
+    columns: slice
+    """Its columns in an input."""
     is_function: bool
     sensors: Float[np.ndarray, "sensors coordinates"] | None
     base: Float[np.ndarray, " sensors"]
@@ -74,12 +77,11 @@ def make_controls(
     counts = _sizes(names, encoder, memory, inputs.shape[1])
     functions = sum(count > _MOST_NUMBERS for count in counts.values())
     groups: list[Group] = []
-    last = 0
-    for name, count in counts.items():
-        first, last = last, last + count
-        names = number_names[first:last] if number_names else _number_names(name, count)
+    for (name, count), last in zip(counts.items(), itertools.accumulate(counts.values()), strict=True):
+        columns = slice(last - count, last)
+        labels = number_names[columns] if number_names else _number_names(name, count)
         most = max(2, _MOST_SHAPES // functions) if count > _MOST_NUMBERS else 0
-        groups.append(_make_group(name, names, inputs[:, first:last], most, memory.sensors.get(name)))
+        groups.append(_make_group(name, columns, labels, inputs[:, columns], most, memory.sensors.get(name)))
     base = np.concatenate([group.base for group in groups])
     shapes = np.asarray(block_diag(*(group.shapes for group in groups)))
     return Controls(tuple(groups), base, shapes, _coordinates(inputs - base, shapes))
@@ -109,7 +111,8 @@ def _number_names(name: str, count: int) -> tuple[str, ...]:
 
 def _make_group(
     name: str,
-    names: tuple[str, ...],
+    columns: slice,
+    labels: tuple[str, ...],
     inputs: Float[np.ndarray, "rows sensors"],
     most: int,
     sensors: Float[np.ndarray, "sensors coordinates"] | None,
@@ -118,9 +121,9 @@ def _make_group(
     base, shapes = np.zeros(inputs.shape[1]), np.eye(inputs.shape[1])
     if most:
         base, shapes = _principal(inputs, most)
-        names = tuple(f"shape {number + 1}" for number in range(len(shapes)))
-    sliders = tuple(_sliders(names, _coordinates(inputs - base, shapes)))
-    return Group(name, bool(most), sensors, base, shapes, sliders)
+        labels = tuple(f"shape {number + 1}" for number in range(len(shapes)))
+    sliders = tuple(_sliders(labels, _coordinates(inputs - base, shapes)))
+    return Group(name, columns, bool(most), sensors, base, shapes, sliders)
 
 
 def _principal(inputs: Float[np.ndarray, "rows sensors"], most: int) -> tuple[np.ndarray, np.ndarray]:

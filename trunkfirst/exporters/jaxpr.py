@@ -71,11 +71,13 @@ def trace(operator: Operator) -> Graph:
 
 def _trace(operator: Operator, samples: int, points: int) -> Graph:
     walk = _Walk({samples, points})
-    functions = [walk.function(jaxpr, *names) for jaxpr, *names in _jaxprs(operator, samples, points)]
-    used = {a for function in functions for each in function.operations for a in each.arguments}
+    coefficients, basis, outputs = (walk.function(*each) for each in _jaxprs(operator, samples, points))
+    used = {a for f in (coefficients, basis, outputs) for each in f.operations for a in each.arguments}
     return Graph(
         {name: array for name, array in walk.constants.items() if name in used},
-        *functions,
+        coefficients,
+        basis,
+        outputs,
         operator.input_names,
         operator.sensors or 0,
         operator.trunk.coordinates,
@@ -184,9 +186,9 @@ class _Walk:
             case "reduce_sum" if len(params["axes"]) == 1:
                 return self._apply("sum", *terms, options=(int(params["axes"][0]),), shape=shape)
             case "dot_general":
-                return self._product(*terms, params["dimension_numbers"])
+                return self._product(terms[0], terms[1], params["dimension_numbers"])
             case "conv_general_dilated" if _is_plain(params, len(shape)):
-                return self._convolution(*terms, params, shape)
+                return self._convolution(terms[0], terms[1], params, shape)
             case _:
                 raise _unknown(f"the JAX primitive {name!r}")
 

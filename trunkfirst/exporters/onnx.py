@@ -12,8 +12,8 @@ from .graph import Graph, Operation, in_precision
 OPSET, IR_VERSION = 17, 8
 # Protocol buffers end at 2 GiB. Larger models would need external data files, which are never written here.
 _MOST_BYTES = 2**31 - 2**20
+# The names that are not those of NumPy with a capital letter.
 _NAMES = {
-    "add": "Add",
     "subtract": "Sub",
     "multiply": "Mul",
     "divide": "Div",
@@ -22,21 +22,9 @@ _NAMES = {
     "matmul": "MatMul",
     "negative": "Neg",
     "absolute": "Abs",
-    "exp": "Exp",
-    "log": "Log",
-    "sqrt": "Sqrt",
-    "tanh": "Tanh",
-    "sin": "Sin",
-    "cos": "Cos",
-    "greater": "Greater",
-    "less": "Less",
-    "equal": "Equal",
     "logical_not": "Not",
-    "where": "Where",
     "take": "Gather",
     "concatenate": "Concat",
-    "reshape": "Reshape",
-    "transpose": "Transpose",
     "sum": "ReduceSum",
 }
 
@@ -127,7 +115,8 @@ class _Body:
                 self._node(operation.function, arguments, result)
 
     def _node(self, function: str, arguments: list[str], result: str, **attributes: Any) -> None:
-        self.nodes.append(self._onnx.helper.make_node(_NAMES[function], arguments, [result], **attributes))
+        name = _NAMES.get(function, function.capitalize())
+        self.nodes.append(self._onnx.helper.make_node(name, arguments, [result], **attributes))
 
     def _constant(self, name: str, array: np.ndarray) -> str:
         self._constants[name] = array

@@ -80,7 +80,7 @@ _JAVASCRIPT = """\
 {arrays}
 const operator = (() => {{
   const bytes = Uint8Array.from(atob("{numbers}"), (letter) => letter.charCodeAt(0));
-  const numbers = new Float{bits}Array(bytes.buffer);
+  const numbers = new Float64Array(bytes.buffer);
   const W = {{}};
   let start = 0;
   for (const [name, shape] of Object.entries({shapes})) {{
@@ -113,11 +113,10 @@ def to_numpy(graph: Graph, *, double: bool) -> bytes:
     ).encode()
 
 
-def to_javascript(graph: Graph, *, double: bool) -> str:
-    """A script that defines `operator.predict(inputs, points)`, and the functions that it calls.
+def to_javascript(graph: Graph) -> str:
+    """A script in double precision that defines `operator.predict(inputs, points)` and the functions it calls.
 
-    Arrays are objects {shape, data}, made by `np.array(shape, numbers)`. Weights are stored in single or double
-    precision; JavaScript computes in double precision.
+    Arrays are objects {shape, data}, made by `np.array(shape, numbers)`.
     """
     functions = [
         f"function {f.result}({', '.join(f.arguments)}) {{\n{_body(f, graph, 'const {} = {};')}\n  }}"
@@ -125,8 +124,7 @@ def to_javascript(graph: Graph, *, double: bool) -> str:
     ]
     return _JAVASCRIPT.format(
         arrays=page_file("arrays.js"),
-        numbers=base64.b64encode(graph.packed("<f8" if double else "<f4")).decode(),
-        bits=64 if double else 32,
+        numbers=base64.b64encode(graph.packed("<f8")).decode(),
         shapes=json.dumps({name: array.shape for name, array in graph.constants.items()}),
         # "</script>" in a name would end the script of a page.
         names=json.dumps(graph.input_names).replace("<", "\\u003c"),

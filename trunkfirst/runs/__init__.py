@@ -9,7 +9,7 @@ from .more_samples import fit_more
 from .place_sensors import Placement, place_sensors
 from .resume import resume
 from .run import Outcome, run
-from .study import KNOWN_RATES, Study, known_rates_study, study
+from .study import KNOWN_RATES, Study, study
 from .sweep_grid import Grid, make_grid, setting_text
 from .sweeps import Progress, Row, Sweep, sweep
 
@@ -32,7 +32,6 @@ __all__ = [
     "environment",
     "fit_more",
     "gather_case",
-    "known_rates_study",
     "load_config",
     "make_config",
     "make_grid",

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from .._version import __version__
 from .predictor import LEVEL, Shapes
@@ -25,7 +25,7 @@ _EVERYWHERE, _PREDICT = (401, 421, 503), (400, 401, 408, 413, 415, 421, 422, 503
 
 def openapi(shapes: Shapes, limits: Limits, *, has_token: bool) -> dict[str, Any]:
     """The document that the service answers at /openapi.json."""
-    models = [(model, "validation") for model in _models(shapes, limits)]
+    models: list[tuple[Any, JsonSchemaMode]] = [(model, "validation") for model in _models(shapes, limits)]
     schemas, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")
     request, answer, points, health, error = (schemas[model] for model in models)
 
@@ -44,7 +44,7 @@ def openapi(shapes: Shapes, limits: Limits, *, has_token: bool) -> dict[str, Any
         "requestBody": {"required": True, "content": _content({JSON: request, NPZ: _BINARY})},
         "responses": responses("In the format of the request", {JSON: answer, NPZ: _BINARY}, _PREDICT),
     }
-    paths = {
+    paths: dict[str, Any] = {
         "/": get("The interactive explorer", "text/html"),
         "/predict": {"post": predict},
         "/points": get("The training points", JSON, points),

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..exporters import Function, trace
+from ..exporters import trace
 from ..files import verify_run
 from ..networks import load
 from ..training_summary import read_summary
@@ -87,19 +87,21 @@ class Predictor:
 
     def _places(self, points: Float[np.ndarray, "points coordinates"]) -> _Places:
         with np.errstate(all="ignore"):
-            blocks = [self._run(self._graph.basis, points=block) for block in _blocks(points, _POINTS)]
+            basis = [self._graph.basis.evaluate(self._values(points=block)) for block in _blocks(points, _POINTS)]
         known = self._memory.intervals
         half_width = None if known is None else known.half_width(np.clip(points, -_FAR, _FAR), LEVEL)
         # Infinite if there were too few samples to calibrate it.
         is_known = half_width is not None and bool(np.isfinite(half_width).all())
-        return _Places(points, np.concatenate(blocks), half_width if is_known else None)
+        return _Places(points, np.concatenate(basis), half_width if is_known else None)
 
     def _fields(self, inputs: Float[np.ndarray, "samples sensors"], places: _Places) -> np.ndarray:
-        coefficients = self._run(self._graph.coefficients, inputs=inputs)
-        return self._run(self._graph.outputs, coefficients=coefficients, basis=places.basis, points=places.points)
+        coefficients = self._graph.coefficients.evaluate(self._values(inputs=inputs))
+        return self._graph.outputs.evaluate(
+            self._values(coefficients=coefficients, basis=places.basis, points=places.points)
+        )
 
-    def _run(self, function: Function, **arguments: np.ndarray) -> np.ndarray:
-        return function.evaluate({**self._graph.constants, **arguments})
+    def _values(self, **arguments: np.ndarray) -> dict[str, np.ndarray]:
+        return {**self._graph.constants, **arguments}
 
     def _is_outlier(self, inputs: Float[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"] | None:
         known = self._memory.novelty

@@ -145,7 +145,7 @@ def _two_lengths(rows: list[list[Any]]) -> str:
 
 
 def _from_npz(body: bytes) -> _Arrays:
-    """By way of a temporary file, because the safe reader reads files; it is no larger than the body."""
+    """Through a temporary file, because the safe reader reads files; it is no larger than the body."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "body.npz"
         path.write_bytes(body)

@@ -1,6 +1,6 @@
 // Sliders and lists. Names come from data: they become text, never HTML.
 const STEPS = 1000;
-const SHAPES = "This input is a function. Each slider adds more or less of one shape in which the training inputs differ, the most common first; 0 is their average.";
+const SHAPES = "This input is a function: the mean of the training inputs plus a multiple of each of their main shapes of variation, the largest first.";
 
 // Positions 0, ..., STEPS of a slider as numbers, and back.
 function scaleOf({ start, stop, is_logarithmic: isLogarithmic }) {
@@ -24,7 +24,7 @@ function makeSlider(slider, number, onChange) {
   mark.title = trained;
   band.append(mark);
   row.append(label, exact, range, band, words);
-  // Numbers as people write them: five digits.
+  // Values have five digits.
   range.addEventListener("input", () => onChange(number, Number(scale.value(Number(range.value)).toPrecision(5))));
   exact.addEventListener("change", () => onChange(number, exact.value === "" ? NaN : Number(exact.value)));
 
@@ -62,7 +62,7 @@ function fillList(list, names, onChange) {
   list.addEventListener("change", () => onChange(Number(list.value)));
 }
 
-// The state as the part of an address after #, and back; what is not understood is left out.
+// The state as the part of an address after #, and back; invalid parts are ignored.
 function toAddress({ values, sample, channel, steady, probe }) {
   const parts = sample === null ? { values: values.join(",") } : { sample };
   if (channel) parts.channel = channel;

@@ -1,4 +1,4 @@
-// From the sliders to a field: arithmetic alone, which runs in Node as well. `np` and `operator` stand above.
+// From the sliders to a field: arithmetic alone, which runs in Node too. `np` and `operator` are defined above.
 const TYPES = { f8: Float64Array, f4: Float32Array, i4: Int32Array, u1: Uint8Array };
 
 function unpack({ shape, type, bytes }) {
@@ -44,20 +44,20 @@ function makeModel(content) {
     return field;
   }
 
-  // At any point, by the trunk itself.
+  // At any point, computed by the trunk.
   function valueAt(coefficients, point, channel) {
     const at = np.array([1, point.length], point);
     return operator.outputs(np.array([1, coefficients.length], coefficients), operator.basis(at), at).data[channel];
   }
 
-  // The distance to the nearest training input; 1 is the largest between neighbours in training.
-  function strangeness(values) {
+  // The distance to the nearest training input, relative to the largest distance between neighbours in training.
+  function outlierScore(values) {
     const here = place(values);
     const squares = places.map((there) => there.reduce((sum, z, k) => sum + (z - here[k]) ** 2, 0));
     return Math.sqrt(Math.min(...squares)) / (content.familiarity.distance || 1);
   }
 
-  return { inputsOf, coefficientsOf, fieldOf, valueAt, strangeness, seenRow, rows, sliders };
+  return { inputsOf, coefficientsOf, fieldOf, valueAt, outlierScore, seenRow, rows, sliders };
 }
 
 const isOutside = (slider, value) => {
@@ -79,7 +79,7 @@ function rangeOf(...fields) {
   return { low, high, isWhole };
 }
 
-// A number as people write it: 0.25, 1.3e-5.
+// A number in a short form: 0.25, 1.3e-5.
 function format(value, digits = 4) {
   if (!Number.isFinite(value)) return "no value here";
   const size = Math.abs(value), isPlain = size === 0 || (size >= 1e-3 && size < 1e6);

@@ -1,4 +1,4 @@
-// The page itself: state, one frame of it, and what people do to it.
+// The page: its state, one frame of it, and the events that change it.
 const byId = (id) => document.getElementById(id);
 
 function startPage(content) {
@@ -47,7 +47,7 @@ function startPage(content) {
   return { state, change, frame, model };
 }
 
-// Lists and switches beside the sliders; those without a choice stay hidden.
+// Lists and switches next to the sliders; those without a choice stay hidden.
 function makeChoices(content, samples, trained, change) {
   fillList(byId("sample"), ["none: the sliders", ...samples.map(({ name }) => name)], (k) => change({ sample: k ? k - 1 : null }));
   fillList(byId("channel"), content.channels, (channel) => change({ channel }));
@@ -75,7 +75,7 @@ function unpackDrawings(content) {
   return { output, inputs: content.groups.map(ofGroup) };
 }
 
-// The training input nearest to the middle of all.
+// The training input nearest to their mean.
 function middle(model) {
   const rows = Array.from({ length: model.rows }, (_, row) => model.seenRow(row));
   const mean = Array.from({ length: model.sliders }, (_, k) => rows.reduce((sum, row) => sum + row[k], 0) / rows.length);
@@ -83,7 +83,7 @@ function middle(model) {
   return [...rows.reduce((best, row) => (size(row) < size(best) ? row : best))];
 }
 
-// Training inputs in the order of the first shape; null where inputs are numbers, which sliders reach by themselves.
+// Training inputs in the order of the first shape; null if inputs are numbers, which sliders reach exactly.
 function trainedInputs(model, groups) {
   const ofFunction = groups.findIndex(({ drawing }) => drawing);
   if (ofFunction < 0) return null;
@@ -142,7 +142,7 @@ function showControls(sliders, { state, field }, content, model, trained) {
   byId("steady").checked = state.steady;
   const all = content.groups.flatMap((group) => group.sliders);
   const names = all.filter((slider, k) => isOutside(slider, state.values[k])).map(({ name }) => name);
-  const isInside = names.length === 0 && model.strangeness(state.values) <= 1.5;
+  const isInside = names.length === 0 && model.outlierScore(state.values) <= 1.5;
   let text = "Inside the training range.";
   if (!isInside) text = "Inside every range, but unlike all training inputs: the prediction is a guess.";
   if (names.length) text = `Outside of the training range (${names.join(", ")}): the prediction is a guess.`;
@@ -151,7 +151,7 @@ function showControls(sliders, { state, field }, content, model, trained) {
   byId("status").classList.toggle("warning", !text.startsWith("Inside the"));
 }
 
-// The value under the pointer: of the operator itself there, not between points of the picture.
+// The value under the pointer, computed by the operator there, not interpolated between the points.
 function readout({ state, field, truth, coefficients }, model, drawing, points, content) {
   if (!state.probe) return null;
   const { channel, probe } = state, name = content.channels.length > 1 ? ` ${content.channels[channel]}` : "";
@@ -191,7 +191,7 @@ function between(drawing, probe) {
   return [[left, 1 - share], [right, share]];
 }
 
-// Pointer and arrow keys move the place whose value is told.
+// Pointer and arrow keys move the place whose value is shown.
 function watch(picture, { box }, current, onMove) {
   const move = (event) => {
     const place = picture.placeOf(event);
