@@ -15,7 +15,7 @@ def range_in_words(values: np.ndarray) -> str:
 
 
 def html_table(title: str, sentences: Sequence[str]) -> str:
-    """Return a table with a row for each "heading: text"; the first sentence stands in the caption."""
+    """Return a table with a row for each "heading: text"; the first sentence is the caption."""
     first, *others = map(html.escape, sentences)
     rows = (sentence.partition(": ") for sentence in others)
     cells = "".join(

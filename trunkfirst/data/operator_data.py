@@ -24,7 +24,7 @@ from .array_checks import (
 from .data_display import Panel, html_table, plot_panels, range_in_words
 
 
-@dc.dataclass(frozen=True, eq=False, init=False)
+@dc.dataclass(frozen=True, eq=False, init=False, repr=False)
 class InputFunction:
     """The values of one input function at fixed sensors, for all samples.
 
@@ -48,6 +48,14 @@ class InputFunction:
         found = {name: None if a is None else any_array(name, a) for name, a in arrays.items()}
         shape = found["grid_shape"]
         _set(self, **{**found, "grid_shape": None if shape is None else tuple(np.atleast_1d(shape).tolist())})
+
+    def describe(self) -> str:
+        """Return the number of sensors, and what is known about them, in words."""
+        grid = " on a grid of " + " x ".join(map(str, self.grid_shape)) if self.grid_shape else ""
+        return f"{self.values.shape[-1]:,} sensors{grid}{'' if self.sensors is None else ' with coordinates'}"
+
+    def __repr__(self) -> str:
+        return f"InputFunction: {len(self.values):,} samples, {self.describe()}"
 
     def checked(self, name: str) -> "InputFunction":
         """Return the same function with its arrays checked; messages call it `name`."""
@@ -150,6 +158,12 @@ class AbstractData(abc.ABC):
         values = [function.values for function in self.inputs.values()]
         return values[0] if len(values) == 1 else np.concatenate(values, axis=1)
 
+    def outputs_by_channel(self) -> dict[str, Float[np.ndarray, "samples points"]]:
+        """Return the outputs of each channel by its name; a single channel has the name of the output."""
+        if not self.is_multichannel:
+            return {self.output_name: self.outputs}
+        return {name: self.outputs[..., index] for index, name in enumerate(self.channel_names)}
+
     def with_inputs(self, values: npt.ArrayLike) -> Self:
         """Return the same samples with `values` (samples, sensors) as their only input function."""
         return dc.replace(self, inputs={"input": InputFunction(values)})
@@ -169,16 +183,13 @@ class AbstractData(abc.ABC):
         """Return sentences on samples, inputs, points and outputs, with the ranges of their values."""
         sentences = [f"{self.samples:,} samples, {self.points_in_words()}"]
         for name, function in self.inputs.items():
-            grid = " on a grid of " + " x ".join(map(str, function.grid_shape)) if function.grid_shape else ""
-            known = "" if function.sensors is None else " with coordinates"
-            words = f"inputs: {self._with_unit(name)}, {function.values.shape[1]:,} sensors{grid}{known}"
-            sentences.append(words + (f", values {range_in_words(function.values)}" if has_ranges else ""))
+            words = f", values {range_in_words(function.values)}" if has_ranges else ""
+            sentences.append(f"inputs: {self._with_unit(name)}, {function.describe()}{words}")
         places = enumerate(self.coordinate_names)
         ranges = (f"{self._with_unit(name)} {range_in_words(self.points[..., i])}" for i, name in places)
         sentences.append(f"points: {', '.join(ranges)}")
         precision = "single" if self.outputs.dtype == np.float32 else "double"
-        for index, name in enumerate(self.channel_names or (self.output_name,)):
-            values = self.outputs[..., index] if self.is_multichannel else self.outputs
+        for name, values in self.outputs_by_channel().items():
             words = f", values {range_in_words(values)}" if has_ranges else ""
             sentences.append(f"outputs: {self._with_unit(name)}{words}, {precision} precision")
         optional = ("point_weights", "sample_weights", "reference_outputs", "triangles")
@@ -238,8 +249,7 @@ class OperatorData(AbstractData):
             for name, f in self.inputs.items()
         ]
         axes = tuple(map(self._with_unit, self.coordinate_names))
-        for index, name in enumerate(self.channel_names or (self.output_name,)):
-            values = self.outputs[..., index] if self.is_multichannel else self.outputs
+        for name, values in self.outputs_by_channel().items():
             panels.append(Panel(self._with_unit(name), values, self.points, axes, self.triangles))
         return plot_panels(panels, evenly(self.samples, samples))
 
