@@ -244,6 +244,8 @@ class OperatorData(AbstractData):
         Functions of one coordinate are lines, all samples in one row; functions of two coordinates are colour
         maps, one row for each sample. Of three coordinates or more, values are drawn over the index of the point.
         """
+        if samples < 1:
+            raise ValueRangeError(f"samples is {samples}; plot one or more")
         panels = [
             Panel(self._with_unit(name), f.values, f.sensors, grid_shape=f.grid_shape)
             for name, f in self.inputs.items()
