@@ -72,7 +72,9 @@ class InputFunction:
         if shape is not None:
             shape = tuple(whole_numbers(f"{name}.grid_shape", shape, ("directions",)).tolist())
             if min(shape) < 1 or int(np.prod(shape)) != count:
-                raise DataError(f"{name}.grid_shape: {shape} does not multiply to the {count} sensors")
+                raise DataError(
+                    f"{name}.grid_shape: {shape} does not multiply to the {count} sensors; correct one of them"
+                )
         return InputFunction(values, sensors, weights, shape)
 
 
@@ -287,7 +289,7 @@ def _set(record: object, **fields: object) -> None:
 def _named_inputs(inputs: InputsLike, samples: int) -> dict[str, InputFunction]:
     named: dict[str, Any] = dict(inputs) if isinstance(inputs, Mapping) else {"input": inputs}
     if not named:
-        raise DataError("inputs: no input function given")
+        raise DataError("inputs: no input function given; give an array (samples, sensors)")
     checked: dict[str, InputFunction] = {}
     for key, given in named.items():
         name = f"inputs[{str(key)!r}]"
@@ -333,7 +335,7 @@ def _checked_reference(reference: object, outputs: np.ndarray) -> Float[np.ndarr
 def _checked_triangles(triangles: object, points: int) -> Int[np.ndarray, "triangles 3"]:
     array = whole_numbers("triangles", triangles, ("triangles", "corners"))
     if array.shape[1] != 3:
-        raise DataError(f"triangles: axis 'corners' has {array.shape[1]} entries, expected 3")
+        raise DataError(f"triangles: axis 'corners' has {array.shape[1]} entries; give the 3 corners of each")
     low, high = array.min(), array.max()
     if low < 0 or high >= points:
         hint = "; count from 0: subtract 1" if (low, high) == (1, points) else ""
