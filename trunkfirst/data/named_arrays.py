@@ -128,7 +128,7 @@ def _check_keys(arrays: Mapping[str, Any], keys: Mapping[str, str]) -> None:
             raise DataError(f"there is no key {key!r}{_did_you_mean(key, _KEYS)}; known keys: {_KNOWN}")
         if name not in arrays:
             near = _did_you_mean(name, list(arrays))
-            raise DataError(f"no array {name!r} for {key!r} here{near}; found: {list_arrays(arrays)}")
+            raise DataError(f"no array {name!r} for {key!r} here{near}; choose from: {list_arrays(arrays)}")
 
 
 def _check_complete(named: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
