@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import scipy.io
 from helpers import read_file
+from own_problems import Call
 
-from trunkfirst.cli._app import main
 from trunkfirst.data import read_data, write_data
 from trunkfirst.errors import (
     CorruptFileError,
@@ -301,9 +301,7 @@ def test_bad_data(tmp_path: Path, name: str):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_data_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
-):
+def test_bad_data_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call, name: str):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
     build, error, words = BAD[name]
@@ -311,9 +309,8 @@ def test_bad_data_on_the_command_line(
     if not isinstance(source, Path):
         pytest.skip(reason="an object in memory, not a file")
     for arguments in (["data", "check", str(source)], ["data", "convert", str(source), "out.npz", "--json"]):
-        assert main(arguments) == error.exit_code
-        out, err = capsys.readouterr()
-        assert out == ""
+        code, out, err = call(*arguments)
+        assert (code, out) == (error.exit_code, "")
         assert err.startswith("trunkfirst: ")
         assert err.count("\n") == 1, err
         assert words in err
@@ -375,9 +372,10 @@ def test_a_slip_is_not_left_aside():
         (["inputs=a", "inputs=b"], "--key inputs is given twice, as 'a' and as 'b'"),
     ],
 )
-def test_bad_key_options(capsys: pytest.CaptureFixture[str], command: list[str], options: list[str], words: str):
-    assert main([*command, *(part for option in options for part in ("--key", option))]) == 2
-    assert words in capsys.readouterr().err
+def test_bad_key_options(call: Call, command: list[str], options: list[str], words: str):
+    code, _, err = call(*command, *(part for option in options for part in ("--key", option)))
+    assert code == 2
+    assert words in err
 
 
 # -- writing
@@ -395,9 +393,10 @@ def test_bad_targets(tmp_path: Path):
         write_data(data, tmp_path / "full")
 
 
-def test_convert_replaces_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_convert_replaces_nothing(tmp_path: Path, call: Call):
     source = npz()(tmp_path)
     before = source.read_bytes()
-    assert main(["data", "convert", str(source), str(source)]) == OutputExistsError.exit_code
-    assert "exists already" in capsys.readouterr().err
+    code, _, err = call("data", "convert", source, source)
+    assert code == OutputExistsError.exit_code
+    assert "exists already" in err
     assert source.read_bytes() == before

@@ -15,7 +15,7 @@ PARTS = {"config.toml", "environment.json", "history.jsonl", "metrics.json", "tr
 
 
 @pytest.fixture(scope="module")
-def room() -> Any:
+def benchmark() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
         return importlib.import_module("corrupt")
@@ -26,18 +26,18 @@ def run(place: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(place / "run", tmp_path / "run"))
 
 
-def test_all_damage_is_noticed(room: Any, run: Path):
+def test_all_damage_is_noticed(benchmark: Any, run: Path):
     assert {path.name for path in run.iterdir()} >= PARTS
-    found = room.damage_all(run, 60, 20)
+    found = benchmark.damage_all(run, 60, 20)
     assert {how.split(",")[0] for how in found} == {"flipped", "cut", "removed"}
     for how, count in found.items():
         assert count.tried == count.noticed == count.named, how
-    for how, count in room.damage_model(run / "model", 30, 10).items():
+    for how, count in benchmark.damage_model(run / "model", 30, 10).items():
         assert count.tried == count.noticed == count.named, how
 
 
-def test_all_commands_miss_a_file(room: Any, run: Path, tmp_path: Path):
-    found = room.remove_for_all(run, tmp_path)
+def test_all_commands_miss_a_file(benchmark: Any, run: Path, tmp_path: Path):
+    found = benchmark.remove_for_all(run, tmp_path)
     assert len(found) == 5
     for how, count in found.items():
         assert count.tried == count.noticed > 5, how
@@ -53,10 +53,10 @@ def test_an_earlier_fit_that_is_damaged(call: Call, place: Path, run: Path, tmp_
     assert not (tmp_path / "a").exists()
 
 
-def test_the_model_of_another_run_is_noticed(run: Path, room: Any):
+def test_the_model_of_another_run_is_noticed(run: Path, benchmark: Any):
     """It is whole, and its own manifest vouches for it, but that of the run does not."""
     text = (run / "model" / "model.json").read_text()
     (run / "model" / "model.json").write_text(text.replace("tanh", "silu").replace("relu", "silu"))
     update_manifest(run / "model", "model.json")
-    assert room.by_load(run / "model") is None
-    assert "model.json" in (room.evaluate(run) or "")
+    assert benchmark.by_load(run / "model") is None
+    assert "model.json" in (benchmark.evaluate(run) or "")

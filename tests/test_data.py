@@ -275,8 +275,9 @@ GRID = np.stack(np.meshgrid([0.0, 1, 2], [0.0, 1], indexing="ij"), axis=-1).resh
         (GRID, [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]], "TriMesh"),
         (GRID + np.arange(6)[:, None] ** 2, None, "TriMesh"),
         (np.ones((6, 3)), None, "line"),
+        (np.arange(6.0)[:, None] * [1, 2], None, "line"),
     ],
-    ids=["line", "grid", "mesh", "scattered", "three coordinates"],
+    ids=["line", "grid", "mesh", "scattered", "three coordinates", "on a straight line"],
 )
 def test_plot(points: np.ndarray, triangles: Any, kind: str):
     matplotlib = pytest.importorskip("matplotlib")
@@ -292,6 +293,8 @@ def test_plot(points: np.ndarray, triangles: Any, kind: str):
     assert lines.shape == ((1, 2) if kind == "line" else (3, 2))
     if kind == "line" and points.shape[1] == 1:
         assert np.array_equal(lines[0, 1].lines[2].get_xydata()[:, 1], data.outputs[3][::-1])
+    with pytest.raises(ValueRangeError, match="samples is 0"):
+        data.plot(0)
     for place in (axes[0, 0], lines[0, 0]):
         matplotlib.pyplot.close(place.figure)
 

@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import read_file
+from own_problems import Call
 
-from trunkfirst.cli._app import main
-from trunkfirst.data import OperatorData, ScatteredData, check_data, scattered_from_lists, spectrum, write_data
+from trunkfirst.data import (
+    OperatorData,
+    ScatteredData,
+    check_data,
+    scattered_from_lists,
+    spectrum,
+    write_data,
+)
 from trunkfirst.linear import trunk_limit
 
 SAMPLES, POINTS = 30, 40
@@ -217,45 +224,42 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 KEYS = ["--key", "inputs=a", "--key", "points=x", "--key", "outputs=u"]
 
 
-def test_check_command(file: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["data", "check", str(file), *KEYS]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
+def test_check_command(file: Path, call: Call):
+    code, out, err = call("data", "check", file, *KEYS)
+    assert (code, err) == (0, "")
     assert out.startswith("mine.npz:\n30 samples, all on the same 40 points\n")
     assert out.endswith("nothing looks suspicious\n")
 
 
-def test_check_command_prints_one_json_object(file: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["data", "check", str(file), *KEYS, "--json"]) == 0
-    out, err = capsys.readouterr()
+def test_check_command_prints_one_json_object(file: Path, call: Call):
+    code, out, err = call("data", "check", file, *KEYS, "--json")
     found = json.loads(out)
-    assert err == ""
+    assert (code, err) == (0, "")
     assert (found["file"], found["samples"], found["points"], found["channels"]) == ("mine.npz", 30, 40, 1)
     assert found["rank"] == {"1e-04": 7, "1e-08": 7, "1e-12": 7}
     assert list(found["best_mean_relative_l2"]) == ["5", "10"]
     assert (found["kind"], found["suspicious"]) == ("aligned", [])
 
 
-def test_suspicious_data_are_no_failure(file: Path, capsys: pytest.CaptureFixture[str]):
+def test_suspicious_data_are_no_failure(file: Path, call: Call):
     np.savez(file, inputs=INPUTS[:5], points=PLACES, outputs=OUTPUTS[:5])
-    assert main(["data", "check", str(file)]) == 0
-    assert "suspicious: only 5 samples" in capsys.readouterr().out
-    assert main(["data", "check", str(file), "--quiet"]) == 0
-    assert capsys.readouterr() == ("", "")
+    code, out, _ = call("data", "check", file)
+    assert code == 0
+    assert "suspicious: only 5 samples" in out
+    assert call("data", "check", file, "--quiet") == (0, "", "")
 
 
 @pytest.mark.parametrize("target", ["other.npz", "other.mat", "tables"])
-def test_convert_command(file: Path, capsys: pytest.CaptureFixture[str], target: str):
-    assert main(["data", "convert", str(file), target, *KEYS]) == 0
-    assert capsys.readouterr() == (f"{target}: 30 samples at 40 points\n", "")
+def test_convert_command(file: Path, call: Call, target: str):
+    assert call("data", "convert", file, target, *KEYS) == (0, f"{target}: 30 samples at 40 points\n", "")
     assert np.array_equal(read_file(target).outputs, OUTPUTS)
-    assert main(["data", "convert", target, "again.npz", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"file": "again.npz", "samples": 30, "points": 40}
+    code, out, _ = call("data", "convert", target, "again.npz", "--json")
+    assert (code, json.loads(out)) == (0, {"file": "again.npz", "samples": 30, "points": 40})
     assert np.array_equal(read_file("again.npz").flat_inputs, INPUTS)
 
 
 def test_swapped_axes_of_a_square_are_suspected():
-    """As many samples as points: the shapes tell nothing, but curves are smooth along their points."""
+    """As many samples as points: the shapes reveal nothing, but curves are smooth along their points."""
     x, a = np.linspace(0.1, 1, 40)[:, None], np.random.default_rng(0).normal(size=(40, 3))
     outputs = a @ np.sin(np.arange(1, 4)[:, None] * x[:, 0])
     assert check_data(OperatorData(a, x, outputs)).suspicious == ()

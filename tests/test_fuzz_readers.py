@@ -14,15 +14,15 @@ COUNTS = {"HDF5": 3, "model": 100}
 
 
 @pytest.fixture(scope="module")
-def room() -> Any:
+def benchmark() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
         return importlib.import_module("fuzz_readers")
 
 
 @pytest.fixture(scope="module")
-def kinds(room: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return room.make_kinds(tmp_path_factory.mktemp("good"))
+def kinds(benchmark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return benchmark.make_kinds(tmp_path_factory.mktemp("good"))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -34,8 +34,8 @@ def kinds(room: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
         pytest.param("HDF5", marks=pytest.mark.skipif(not HAS_HDF5, reason="HDF5 needs the extra hdf5")),
     ],
 )
-def test_damaged_files_give_documented_errors(room: Any, kinds: dict[str, Any], name: str, tmp_path: Path):
-    found = room.fuzz(kinds[name], COUNTS.get(name, 250), tmp_path, seed=1)
+def test_damaged_files_give_documented_errors(benchmark: Any, kinds: dict[str, Any], name: str, tmp_path: Path):
+    found = benchmark.fuzz(kinds[name], COUNTS.get(name, 250), tmp_path, seed=1)
     assert found.faults == []
     assert found.refused > 0
     assert found.refused + found.accepted == found.files
@@ -45,9 +45,9 @@ def test_every_kind_is_tried(kinds: dict[str, Any]):
     assert len(kinds) == 12 - (not HAS_HDF5)
 
 
-def test_a_reader_that_raises_something_else_is_found_out(room: Any, kinds: dict[str, Any], tmp_path: Path):
+def test_a_reader_that_raises_something_else_is_found_out(benchmark: Any, kinds: dict[str, Any], tmp_path: Path):
     def careless(path: Path) -> None:
         assert path.read_bytes() == kinds["JSON"].pieces["a.json"]
 
-    kind = room.Kind(kinds["JSON"].pieces, kinds["JSON"].assemble, careless)
-    assert len(room.fuzz(kind, 20, tmp_path).faults) > 15
+    kind = benchmark.Kind(kinds["JSON"].pieces, kinds["JSON"].assemble, careless)
+    assert len(benchmark.fuzz(kind, 20, tmp_path).faults) > 15

@@ -1,4 +1,4 @@
-"""Scattered data: every sample has its own points, and NaN stands for none."""
+"""Scattered data: every sample has its own points, and NaN marks a missing point."""
 
 from typing import Any
 

@@ -36,7 +36,6 @@ from trunkfirst.errors import (
     UsageError,
 )
 from trunkfirst.files import map_npz, read_npz, write_npz
-from trunkfirst.runs import _needs
 
 PLAIN = waves(23)
 
@@ -130,6 +129,17 @@ def test_samples_that_are_left_out(shards: ShardedData):
     assert rest.digest != shards.digest
     with pytest.raises(DataError, match="16 samples"):
         rest.take(np.array([16]))
+
+
+def test_samples_beyond_the_memory_are_refused(shards: ShardedData, monkeypatch: pytest.MonkeyPatch):
+    """Otherwise the system would end the process."""
+    need = shards.numbers * 8
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 4 * need}.__getitem__)
+    assert shards.take(slice(0, 4)).samples == 4
+    with pytest.raises(MemoryNeedError, match=r"5 samples take .* GiB, more than .*; take fewer, or use blocks"):
+        shards.take(slice(0, 5))
+    with pytest.raises(MemoryNeedError, match="23 samples"):
+        _ = shards.outputs
 
 
 def test_parts_cover_all_shards_once(shards: ShardedData):
@@ -366,8 +376,9 @@ def test_commands(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert_same(back, rich())
     for wrong in (("a.npz",), ("a.npz", "c.npz", "--out", "c"), ("a.npz", "c.npz", "--samples-per-shard", "3")):
         assert call("data", "convert", *wrong)[0] == UsageError.exit_code
-    monkeypatch.setattr(_needs, "free_memory", lambda: 2**28)
-    assert call("data", "convert", "a", "c.npz")[0] == MemoryNeedError.exit_code
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "sysconf", lambda name: 1)
+        assert call("data", "convert", "a", "c.npz")[0] == MemoryNeedError.exit_code
     spoil(tmp_path / "a" / "shard-00001.npz", "flip")
     code, _, err = call("data", "check", "a")
     assert (code, "shard-00001" in err) == (CorruptFileError.exit_code, True)

@@ -1,4 +1,4 @@
-"""Files that somebody made to do harm: each is a function that writes one, and the reader that must refuse it."""
+"""Malicious files: each is a function that writes one, and the reader that must refuse it."""
 
 from . import _arrays, _containers, _models, _texts  # they fill the table
 from ._cases import CASES, Case, canary_of, marker_of

@@ -1,4 +1,4 @@
-"""Read every hostile file below a folder and tell what came of it: python -m hostile FOLDER."""
+"""Read every hostile file below a folder and print the outcomes as JSON: python -m hostile FOLDER."""
 
 import json
 import os

@@ -164,7 +164,7 @@ def hdf5_many_names_for_one_array(file: Any, h5py: Any, canary: Path) -> None:
 
 @h5("as HDF5")
 def hdf5_one_long_word_among_many(file: Any, h5py: Any, canary: Path) -> None:
-    """NumPy gives every word the room of the longest."""
+    """NumPy allocates the length of the longest word for every word."""
     file.create_dataset("a", data=["x" * 200_000] + ["y"] * 9_000, dtype=h5py.string_dtype())
 
 

@@ -1,7 +1,7 @@
 """Data of an operator: containers, checks, splits, shards, reading and writing. NumPy only."""
 
 from .array_checks import evenly, some_indices
-from .data_check import DataCheck, Spectrum, check_data, spectrum
+from .data_check import DataCheck, check_data, spectrum
 from .named_arrays import AnyData, parse_keys
 from .operator_data import InputFunction, OperatorData, Split
 from .read_write import read_data, read_inputs, read_points, shard_data, write_data
@@ -16,7 +16,6 @@ __all__ = [
     "ScatteredData",
     "ShardFolder",
     "ShardedData",
-    "Spectrum",
     "Split",
     "check_data",
     "evenly",

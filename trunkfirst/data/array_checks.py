@@ -36,13 +36,14 @@ def real_array(
     if last is not None and array.ndim == len(axes) + 1:
         axes = (*axes, last)
     if array.ndim != len(axes):
+        advice = "add an axis with [:, None]" if array.ndim == len(axes) - 1 else "reshape it"
         raise DataError(
             f"{name}: expected {len(axes)} axes ({', '.join(axes)}){f' or one more ({last})' if last else ''}, "
-            f"got shape {array.shape}" + ("; add an axis with [:, None]" if array.ndim == len(axes) - 1 else "")
+            f"got shape {array.shape}; {advice}"
         )
     for axis, length in zip(axes, array.shape, strict=True):
         if length == 0:
-            raise DataError(f"{name}: axis '{axis}' is empty (shape {array.shape})")
+            raise DataError(f"{name}: axis '{axis}' is empty (shape {array.shape}); give at least one entry")
     _check_finite(name, array, axes, may_be_nan=may_be_nan)
     return array
 
@@ -78,7 +79,7 @@ def whole_numbers(name: str, value: object, axes: Sequence[str]) -> Int[np.ndarr
     """Return `value` as an array of integers; 3.0 is accepted, 3.5 is not."""
     array = real_array(name, value, axes)
     if (array != np.round(array)).any():
-        raise DataError(f"{name}: expected whole numbers, got {array[array != np.round(array)][0]}")
+        raise DataError(f"{name}: expected whole numbers, got {array[array != np.round(array)][0]}; round them")
     return array.astype(np.int64)
 
 
@@ -104,7 +105,8 @@ def first_index(is_bad: np.ndarray) -> tuple[int, ...]:
 def check_length(name: str, axis: str, length: int, expected: int, other: str, *, hint: str = "") -> None:
     """Refuse an axis of `name` that is not as long as that of `other`; `hint` gives the likely cause."""
     if length != expected:
-        raise DataError(f"{name}: axis '{axis}' has {length} entries, but {other} has {expected}{hint}")
+        advice = hint or f"; both must have the same number of {axis}"
+        raise DataError(f"{name}: axis '{axis}' has {length} entries, but {other} has {expected}{advice}")
 
 
 def checked_weights(name: str, weights: object, axis: str, expected: int) -> Float[np.ndarray, "..."] | None:
@@ -124,7 +126,7 @@ def checked_names(name: str, names: Sequence[str], expected: int, axis: str) -> 
     if found and len(found) != expected:
         raise DataError(f"{name}: {len(found)} names {found} for {expected} {axis}; give one for each")
     if len(set(found)) != len(found):
-        raise DataError(f"{name}: {found} are not all different")
+        raise DataError(f"{name}: {found} are not all different; rename one")
     return found
 
 

@@ -274,10 +274,10 @@ def _pair(pair: np.ndarray) -> str:
 
 
 def _outputs(data: AnyData) -> list[str]:
-    outputs = data.outputs if isinstance(data, OperatorData) else np.nan_to_num(data.outputs)
     found: list[str] = []
-    for index, name in enumerate(data.channel_names or ("outputs",)):
-        values = outputs[..., index] if data.is_multichannel else outputs
+    for channel, given in data.outputs_by_channel().items():
+        name = channel if data.is_multichannel else "outputs"
+        values = given if isinstance(data, OperatorData) else np.nan_to_num(given)
         found += [f"{name}: {text}" for text in _sizes(np.maximum(values.max(axis=1), -values.min(axis=1)))]
         if isinstance(data, OperatorData) and data.samples > 1 and not np.ptp(values, axis=0).any():
             found.append(f"{name}: all samples are the same")

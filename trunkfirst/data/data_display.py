@@ -15,7 +15,7 @@ def range_in_words(values: np.ndarray) -> str:
 
 
 def html_table(title: str, sentences: Sequence[str]) -> str:
-    """Return a table with a row for each "heading: text"; the first sentence stands in the caption."""
+    """Return a table with a row for each "heading: text"; the first sentence is the caption."""
     first, *others = map(html.escape, sentences)
     rows = (sentence.partition(": ") for sentence in others)
     cells = "".join(
@@ -41,8 +41,9 @@ class Panel:
     @property
     def is_map(self) -> bool:
         """Whether a sample is a colour map rather than a line."""
-        has_grid = self.points is None and self.grid_shape is not None and len(self.grid_shape) == 2
-        return has_grid or (self.points is not None and self.points.shape[1] == 2 and len(self.points) > 3)
+        if self.points is None:
+            return self.grid_shape is not None and len(self.grid_shape) == 2
+        return self.points.shape[1] == 2 and np.linalg.matrix_rank(self.points - self.points[0]) == 2
 
     def draw(self, axes: Any, sample: int) -> None:
         """Draw one sample into matplotlib axes."""
@@ -63,7 +64,8 @@ class Panel:
         if self.points is None:
             assert self.grid_shape is not None
             return axes.pcolormesh(values.reshape(self.grid_shape))
-        axes.set_aspect("equal" if np.ptp(self.points, axis=0).min() * 4 > np.ptp(self.points) else "auto")
+        spans = np.ptp(self.points, axis=0)
+        axes.set_aspect("equal" if 4 * spans.min() > spans.max() else "auto")
         for name, label in zip(self.axis_names, (axes.set_xlabel, axes.set_ylabel), strict=False):
             label(name)
         x, y = self.points.T

@@ -128,7 +128,7 @@ def _check_keys(arrays: Mapping[str, Any], keys: Mapping[str, str]) -> None:
             raise DataError(f"there is no key {key!r}{_did_you_mean(key, _KEYS)}; known keys: {_KNOWN}")
         if name not in arrays:
             near = _did_you_mean(name, list(arrays))
-            raise DataError(f"no array {name!r} for {key!r} here{near}; found: {list_arrays(arrays)}")
+            raise DataError(f"no array {name!r} for {key!r} here{near}; choose from: {list_arrays(arrays)}")
 
 
 def _check_complete(named: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -206,7 +206,7 @@ def inputs_from_arrays(arrays: Arrays) -> dict[str, InputFunction]:
     if "inputs" in arrays:
         values = {names[0]: arrays["inputs"]}
     if set(names) != set(values):
-        raise DataError(f"input_names: {names} are not the inputs {tuple(values)}")
+        raise DataError(f"input_names: {names} are not the inputs {tuple(values)}; use the same names")
     for key in _OF_INPUTS:
         if key in arrays and len(values) > 1:
             raise DataError(f"{key}: there are {len(values)} inputs; name one of them, as in {key}.{names[0]}")
@@ -257,7 +257,7 @@ def _words(arrays: Arrays, key: str) -> tuple[str, ...]:
     if array is None:
         return ()
     if array.dtype.kind not in "US":
-        raise DataError(f"{key}: expected words, got dtype {array.dtype}")
+        raise DataError(f"{key}: expected words, got dtype {array.dtype}; give strings")
     text = np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array
     return tuple(np.char.strip(text).ravel().tolist())
 
@@ -265,7 +265,7 @@ def _words(arrays: Arrays, key: str) -> tuple[str, ...]:
 def _word(key: str, array: np.ndarray) -> str:
     words = _words({key: array}, key)
     if len(words) != 1:
-        raise DataError(f"{key}: expected one word, got {len(words)}")
+        raise DataError(f"{key}: expected one word, got {len(words)}; leave out the others")
     return words[0]
 
 

@@ -24,7 +24,7 @@ from .array_checks import (
 from .data_display import Panel, html_table, plot_panels, range_in_words
 
 
-@dc.dataclass(frozen=True, eq=False, init=False)
+@dc.dataclass(frozen=True, eq=False, init=False, repr=False)
 class InputFunction:
     """The values of one input function at fixed sensors, for all samples.
 
@@ -49,6 +49,14 @@ class InputFunction:
         shape = found["grid_shape"]
         _set(self, **{**found, "grid_shape": None if shape is None else tuple(np.atleast_1d(shape).tolist())})
 
+    def describe(self) -> str:
+        """Return the number of sensors, and what is known about them, in words."""
+        grid = " on a grid of " + " x ".join(map(str, self.grid_shape)) if self.grid_shape else ""
+        return f"{self.values.shape[-1]:,} sensors{grid}{'' if self.sensors is None else ' with coordinates'}"
+
+    def __repr__(self) -> str:
+        return f"InputFunction: {len(self.values):,} samples, {self.describe()}"
+
     def checked(self, name: str) -> "InputFunction":
         """Return the same function with its arrays checked; messages call it `name`."""
         values = real_array(name, self.values, ("samples", "sensors"))
@@ -64,7 +72,9 @@ class InputFunction:
         if shape is not None:
             shape = tuple(whole_numbers(f"{name}.grid_shape", shape, ("directions",)).tolist())
             if min(shape) < 1 or int(np.prod(shape)) != count:
-                raise DataError(f"{name}.grid_shape: {shape} does not multiply to the {count} sensors")
+                raise DataError(
+                    f"{name}.grid_shape: {shape} does not multiply to the {count} sensors; correct one of them"
+                )
         return InputFunction(values, sensors, weights, shape)
 
 
@@ -150,6 +160,12 @@ class AbstractData(abc.ABC):
         values = [function.values for function in self.inputs.values()]
         return values[0] if len(values) == 1 else np.concatenate(values, axis=1)
 
+    def outputs_by_channel(self) -> dict[str, Float[np.ndarray, "samples points"]]:
+        """Return the outputs of each channel by its name; a single channel has the name of the output."""
+        if not self.is_multichannel:
+            return {self.output_name: self.outputs}
+        return {name: self.outputs[..., index] for index, name in enumerate(self.channel_names)}
+
     def with_inputs(self, values: npt.ArrayLike) -> Self:
         """Return the same samples with `values` (samples, sensors) as their only input function."""
         return dc.replace(self, inputs={"input": InputFunction(values)})
@@ -169,16 +185,13 @@ class AbstractData(abc.ABC):
         """Return sentences on samples, inputs, points and outputs, with the ranges of their values."""
         sentences = [f"{self.samples:,} samples, {self.points_in_words()}"]
         for name, function in self.inputs.items():
-            grid = " on a grid of " + " x ".join(map(str, function.grid_shape)) if function.grid_shape else ""
-            known = "" if function.sensors is None else " with coordinates"
-            words = f"inputs: {self._with_unit(name)}, {function.values.shape[1]:,} sensors{grid}{known}"
-            sentences.append(words + (f", values {range_in_words(function.values)}" if has_ranges else ""))
+            words = f", values {range_in_words(function.values)}" if has_ranges else ""
+            sentences.append(f"inputs: {self._with_unit(name)}, {function.describe()}{words}")
         places = enumerate(self.coordinate_names)
         ranges = (f"{self._with_unit(name)} {range_in_words(self.points[..., i])}" for i, name in places)
         sentences.append(f"points: {', '.join(ranges)}")
         precision = "single" if self.outputs.dtype == np.float32 else "double"
-        for index, name in enumerate(self.channel_names or (self.output_name,)):
-            values = self.outputs[..., index] if self.is_multichannel else self.outputs
+        for name, values in self.outputs_by_channel().items():
             words = f", values {range_in_words(values)}" if has_ranges else ""
             sentences.append(f"outputs: {self._with_unit(name)}{words}, {precision} precision")
         optional = ("point_weights", "sample_weights", "reference_outputs", "triangles")
@@ -233,13 +246,14 @@ class OperatorData(AbstractData):
         Functions of one coordinate are lines, all samples in one row; functions of two coordinates are colour
         maps, one row for each sample. Of three coordinates or more, values are drawn over the index of the point.
         """
+        if samples < 1:
+            raise ValueRangeError(f"samples is {samples}; plot one or more")
         panels = [
             Panel(self._with_unit(name), f.values, f.sensors, grid_shape=f.grid_shape)
             for name, f in self.inputs.items()
         ]
         axes = tuple(map(self._with_unit, self.coordinate_names))
-        for index, name in enumerate(self.channel_names or (self.output_name,)):
-            values = self.outputs[..., index] if self.is_multichannel else self.outputs
+        for name, values in self.outputs_by_channel().items():
             panels.append(Panel(self._with_unit(name), values, self.points, axes, self.triangles))
         return plot_panels(panels, evenly(self.samples, samples))
 
@@ -275,7 +289,7 @@ def _set(record: object, **fields: object) -> None:
 def _named_inputs(inputs: InputsLike, samples: int) -> dict[str, InputFunction]:
     named: dict[str, Any] = dict(inputs) if isinstance(inputs, Mapping) else {"input": inputs}
     if not named:
-        raise DataError("inputs: no input function given")
+        raise DataError("inputs: no input function given; give an array (samples, sensors)")
     checked: dict[str, InputFunction] = {}
     for key, given in named.items():
         name = f"inputs[{str(key)!r}]"
@@ -321,7 +335,7 @@ def _checked_reference(reference: object, outputs: np.ndarray) -> Float[np.ndarr
 def _checked_triangles(triangles: object, points: int) -> Int[np.ndarray, "triangles 3"]:
     array = whole_numbers("triangles", triangles, ("triangles", "corners"))
     if array.shape[1] != 3:
-        raise DataError(f"triangles: axis 'corners' has {array.shape[1]} entries, expected 3")
+        raise DataError(f"triangles: axis 'corners' has {array.shape[1]} entries; give the 3 corners of each")
     low, high = array.min(), array.max()
     if low < 0 or high >= points:
         hint = "; count from 0: subtract 1" if (low, high) == (1, points) else ""

@@ -44,7 +44,7 @@ _FORMATS: dict[str, tuple[Callable[[Path], dict[str, np.ndarray]], Callable[[Pat
     ".hdf5": (read_hdf5, write_hdf5),
 }
 _ENDINGS = (*_FORMATS, "a folder of .csv files")
-# How to load a file that can run code, for those who trust it; {0} is its path.
+# How to load a trusted file that can run code; {0} is its path.
 _LOADERS = {
     ".pt": ("torch", "torch.load({0}, weights_only=True)", ".numpy()"),
     ".pth": ("torch", "torch.load({0}, weights_only=True)", ".numpy()"),

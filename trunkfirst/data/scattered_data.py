@@ -109,7 +109,10 @@ def _check_missing(points: np.ndarray, outputs: np.ndarray) -> None:
     no_place: np.ndarray = np.isnan(points)
     no_value: np.ndarray = np.isnan(outputs if outputs.ndim == 3 else outputs[..., None])
     absent = np.asarray(no_place.all(axis=2))
-    _refuse(no_place.any(axis=2) & ~absent, "points: {} has NaN in some coordinates only")
+    _refuse(
+        no_place.any(axis=2) & ~absent,
+        "points: {} has NaN in some coordinates only; a missing point is NaN in all",
+    )
     _refuse(
         no_value.any(axis=2) & ~absent,
         "outputs: {} is NaN, but points has coordinates there; a missing point is NaN in both",
@@ -133,7 +136,7 @@ def _checked_point_weights(weights: object, mask: np.ndarray) -> Float[np.ndarra
     array = real_array("point_weights", weights, ("samples", "points"), may_be_nan=True)
     for axis, name in enumerate(("samples", "points")):
         check_length("point_weights", name, array.shape[axis], mask.shape[axis], "outputs")
-    _refuse(mask & ~(array >= 0), "point_weights: {} is negative or NaN")
+    _refuse(mask & ~(array >= 0), "point_weights: {} is negative or NaN; give a weight of 0 or more")
     array = np.where(mask, array, 0)
     sums = array.sum(axis=1, keepdims=True)
     if (sums == 0).any():

@@ -204,7 +204,7 @@ def write_manifest(folder: Path | str, names: Iterable[str] | None = None) -> Pa
 
 
 def update_manifest(folder: Path | str, *patterns: str) -> Path:
-    """Replace the SHA-256 of the files whose names match one of the patterns, in which * stands for anything.
+    """Replace the SHA-256 of the files whose names match one of the patterns, in which * matches anything.
 
     The others keep theirs: writing a report does not certify the model in the same folder.
     """
