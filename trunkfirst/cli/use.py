@@ -88,8 +88,8 @@ def predict(
     if memory.intervals is not None:
         half = memory.intervals.half_width(places, level)
         arrays |= {"lower": outputs - half, "upper": outputs + half}
-    is_known = memory.familiarity is not None
-    is_outlier = memory.familiarity.is_strange(values) if is_known else np.zeros(len(values), bool)
+    novelty = memory.familiarity
+    is_outlier = np.zeros(len(values), bool) if novelty is None else novelty.is_strange(values)
     # the second is the name before 0.2
     write_npz(out, arrays | {"is_outlier": is_outlier, "is_strange": is_outlier})
     outliers = int(is_outlier.sum())
@@ -136,8 +136,8 @@ def export(
     """Write a trained operator to one file for other programs.
 
     The file does not need this library. It computes outputs from inputs and points in physical units, with
-    encoders, branch, trunk and output map. Single precision is refused if it changes the outputs by more than 1e-5.
-    The html page has sliders for the inputs and draws the predicted field; it works offline.
+    encoders, branch, trunk and output map. Single precision is refused if it changes the outputs by more than
+    1e-5. The html page has sliders for the inputs and draws the predicted field; it works offline.
 
     Example: trunkfirst export runs/mine --to onnx --out model.onnx
     """
@@ -174,7 +174,7 @@ def serve(
 def doctor(json: Json = False, quiet: Quiet = False) -> int:
     """Check whether this machine is ready.
 
-    Shows versions, devices, double precision and write access to the cache. The exit code is 1 if a run would fail.
+    Shows versions, devices, double precision and write access to the cache. The exit code is 1 if it is not.
 
     Example: trunkfirst doctor
     """
@@ -191,7 +191,8 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
     is_writable = os.access(nearest, os.W_OK)
     faults = [] if has_double else ["JAX has no double precision on this device"]
     faults += [] if is_writable else [f"{cache} cannot be written; set TRUNKFIRST_CACHE to another folder"]
-    found = environment() | {"double_precision": has_double, "cache": str(cache), "cache_writable": is_writable}
+    found: dict[str, Any] = environment()
+    found |= {"double_precision": has_double, "cache": str(cache), "cache_writable": is_writable}
     found["ready"] = not faults
     if json:
         print_json(found)
