@@ -21,7 +21,7 @@ from trunkfirst.data import OperatorData, ShardFolder, read_data, write_data
 from trunkfirst.errors import TrunkfirstError
 from trunkfirst.files import read_json, verify_manifest, write_hdf5, write_manifest, write_text
 from trunkfirst.networks import Operator, Perceptron, Trunk, fit_standardise, load, save
-from trunkfirst.report._experiment import read_experiment
+from trunkfirst.report.run_files import read_experiment
 from trunkfirst.runs import load_config, make_config, read_memory, sample_count, to_toml
 
 Pieces = dict[str, bytes]

@@ -36,15 +36,13 @@ import numpy as np
 from _common import Table, options_for, publish
 from fuzz_readers import mutate
 
-from trunkfirst.evaluation import LEVELS, Intervals, learn_familiarity
+from trunkfirst.evaluation import LEVELS, Intervals, fit_novelty
 from trunkfirst.files import write_manifest
 from trunkfirst.networks import Elementwise, Operator, Perceptron, Trunk, save
 from trunkfirst.runs import Memory
 from trunkfirst.runs._memory import write_memory
-from trunkfirst.serving import Limits
-from trunkfirst.serving._requests import JSON, NPZ
-from trunkfirst.serving._server import make_server
-from trunkfirst.serving._server_app import make_app
+from trunkfirst.serve import JSON, NPZ, Limits, make_server
+from trunkfirst.serve.app import make_app
 
 SLOW = 2.0  # seconds, which count as a fault
 PATIENCE = 0.02  # seconds until a connection without an answer is shut
@@ -101,7 +99,7 @@ def make_run(folder: Path, *, channels: int | None = None) -> Operator:
     widths = rng.uniform(0.1, 0.2, (len(LEVELS), 12, *([] if channels is None else [channels])))
     intervals = Intervals(np.asarray(LEVELS), np.full(len(LEVELS), 0.1), points, widths)
     sensors = {"f": np.zeros((1, 1)), "g": np.zeros((2, 1))}
-    write_memory(folder, Memory(points, sensors, learn_familiarity(inputs), intervals))
+    write_memory(folder, Memory(points, sensors, fit_novelty(inputs), intervals))
     write_manifest(folder)
     return operator
 

@@ -21,7 +21,7 @@ import numpy as np
 from _common import PAPER_PROBLEMS, Stopwatch, Table, add_problems, make_run_config, options_for, publish
 
 from trunkfirst.minimisers import LBFGS, AbstractObjective, Parameters, minimise, solve_ridge
-from trunkfirst.minimisers._journey import advance
+from trunkfirst.minimisers.loop import advance
 from trunkfirst.runs import build_method, prepare
 from trunkfirst.training import prepare as prepare_training
 from trunkfirst.training import trunk_problems

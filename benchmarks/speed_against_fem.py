@@ -31,8 +31,7 @@ from trunkfirst.linear import relative_errors
 from trunkfirst.problems import NonlinearConductivity, nonlinear_darcy
 from trunkfirst.problems.nonlinear_problems import cosine, set_up
 from trunkfirst.runs import run
-from trunkfirst.serving._requests import JSON, NPZ
-from trunkfirst.serving._server_predictor import Predictor
+from trunkfirst.serve import JSON, NPZ, Predictor
 
 PROBLEM = "nonlinear-conductivity"
 EQUATION = NonlinearConductivity()

@@ -27,7 +27,8 @@ import jax.random as jr
 import numpy as np
 from _common import Table, options_for, publish
 
-from trunkfirst.devices import is_first, join_processes, leave_processes, use_devices
+from trunkfirst.distributed.mesh import use_devices
+from trunkfirst.distributed.processes import is_leader, join_processes, leave_processes
 from trunkfirst.linear import compress
 from trunkfirst.minimisers import Adam, minimise
 from trunkfirst.training import Fields, ProjectedTrunk, TrunkSettings, trunk_problems
@@ -124,7 +125,7 @@ def _measure(options: argparse.Namespace) -> None:
         seconds = (time.perf_counter() - begin) / (STEPS - WARM_UP)
         factor = compress(fields.outputs).factor[:, np.argsort(np.arange(options.points)[order])]
         found = (factor.T @ factor, np.asarray(value), _flat(gradient), _flat(end.state.parameters))
-    if is_first():
+    if is_leader():
         np.savez(options.child, **dict(zip(QUANTITIES, found, strict=True)), milliseconds=1e3 * seconds)
     leave_processes(0)
 

@@ -2,6 +2,8 @@
 
 import re
 
+from sphinx.ext.napoleon import Config, GoogleDocstring
+
 import trunkfirst
 
 project = "trunkfirst"
@@ -40,7 +42,9 @@ def setup(app) -> None:
 
 def as_restructured_text(app, what, name, thing, options, lines: list[str]) -> None:
     """Docstrings are plain text with `code` in single backticks; here they become what Sphinx reads."""
-    del app, what, name, thing, options
+    del app, name, thing, options
+    if what != "attribute":  # where "word: text" would be read as a type
+        lines[:] = GoogleDocstring(lines, Config(napoleon_use_ivar=True, napoleon_use_rtype=False)).lines()
     found: list[str] = []
     is_fenced = is_doctest = False
     for line in lines:

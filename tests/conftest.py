@@ -90,8 +90,8 @@ def served_run(server_bench: Any, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture(scope="module")
 def app(served_run: Path) -> Any:
     """The server of that folder, without a socket."""
-    from trunkfirst.serving import Limits
-    from trunkfirst.serving._server_app import make_app
+    from trunkfirst.serve import Limits
+    from trunkfirst.serve.app import make_app
 
     return make_app(served_run, limits=Limits())
 

@@ -17,20 +17,17 @@ import jax.random as jr
 import numpy as np
 from helpers import BRANCH, TRUNK, make_network, waves
 
-from trunkfirst.data import ShardedData, write_shards
-from trunkfirst.data._shards import ShardFolder
-from trunkfirst.devices import (
-    in_turn,
-    is_first,
+from trunkfirst.data import ShardedData, ShardFolder, write_shards
+from trunkfirst.distributed.mesh import replicate_like, use_devices
+from trunkfirst.distributed.processes import (
+    gather_in_order,
+    is_leader,
     join_processes,
     leave_processes,
-    own_part,
-    replicate_beside,
-    use_devices,
+    process_shard,
 )
 from trunkfirst.evaluation import evaluate
-from trunkfirst.linear import QR, RowFactor, compress, tall_qr
-from trunkfirst.linear import _row_factor as row_factor
+from trunkfirst.linear import QR, RowFactor, compress, low_rank, tall_qr
 from trunkfirst.minimisers import Adam, minimise
 from trunkfirst.regressors import ProjectedNetwork
 from trunkfirst.regressors import _stored_rows as stored_rows
@@ -81,7 +78,7 @@ def numbers() -> dict[str, Any]:
     """The quantities, by name."""
     fields = as_fields(DATA)
     problem = trunk_problems(fields, DOUBLE)(1e-3)
-    start = replicate_beside(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
+    start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
     compiled = value_and_gradient.lower(problem, start).compile()
     value, gradient = compiled(problem, start)
     factor, wide = compress(fields.outputs).factor, compress(fields.outputs[:9]).factor
@@ -107,9 +104,9 @@ value_and_gradient: Any = eqx.filter_jit(lambda problem, start: problem.value_an
 def sketched_gram() -> np.ndarray:
     """Of rows that the processes share, through random sketches of theirs; 5 directions, of which 8 are kept."""
     rows = DATA.outputs[:, :5] @ np.random.default_rng(0).normal(size=(5, 33))
-    with mock.patch.multiple(row_factor, _MOST_COLUMNS=20, _MOST_NUMBERS=33 * 8, _FEWEST_ROWS=8):
+    with mock.patch.multiple(low_rank, _MOST_COLUMNS=20, _MOST_NUMBERS=33 * 8, _FEWEST_ROWS=8):
         factor = RowFactor(33)
-        part, parts = own_part()
+        part, parts = process_shard()
         for block in np.array_split(rows, 10)[part::parts]:
             factor.add(block)
         factor.combine()
@@ -119,20 +116,20 @@ def sketched_gram() -> np.ndarray:
 
 def from_shards(data: ShardedData) -> dict[str, Any]:
     """Factors, loss, gradient and predictions where the data are in shards; how often each process read each."""
-    reads, real = np.zeros(SHARDS, int), ShardFolder.read_again
+    reads, real = np.zeros(SHARDS, int), ShardFolder.read
 
     def counted(folder: ShardFolder, number: int, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
         reads[number] += 1
         return real(folder, number, *arguments, **options)
 
     with (
-        mock.patch.object(ShardFolder, "read_again", counted),
+        mock.patch.object(ShardFolder, "read", counted),
         mock.patch.object(stream, "_MOST_SAMPLES", 40),
         mock.patch.object(stored_rows, "_MOST_ROWS", 50),
     ):
         fields = make_ready(data, STREAMED, DOUBLE).fields
         problem = trunk_problems(fields, DOUBLE)(1e-3)
-        start = replicate_beside(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
+        start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
         value, gradient = value_and_gradient(problem, start)
         step1 = reuse_trunk(TRUNK.make(dtype=DOUBLE, key=jr.key(1)), fields)
         result = fit(data, STREAMED, trunk_result=step1)
@@ -145,7 +142,7 @@ def from_shards(data: ShardedData) -> dict[str, Any]:
         "shards gradient": flat(gradient),
         "shards prediction": result.operator.predict(TEST.flat_inputs, TEST.points),
         "shards branch loss": np.asarray(result.diagnostics["branch"]["loss"]),
-        "reads": np.stack(list(in_turn(reads))),
+        "reads": np.stack(list(gather_in_order(reads))),
     }
 
 
@@ -156,7 +153,7 @@ def shard_numbers() -> dict[str, Any]:
         data = write_shards(blocks, Path(folder) / "data")
         found, again = from_shards(data), from_shards(data)
     repeated = all(np.array_equal(found[name], again[name]) for name in found)
-    predictions = list(in_turn(found["shards prediction"]))
+    predictions = list(gather_in_order(found["shards prediction"]))
     alike = all(np.array_equal(each, predictions[0]) for each in predictions)
     return found | {"repeated": repeated, "alike": alike, "sketched gram": sketched_gram()}
 
@@ -184,7 +181,7 @@ def main(file: str, devices: str | None = None) -> None:
     join_processes()
     with use_devices(None if devices is None else int(devices)), jax.enable_x64(True):
         found = everything() | (shard_numbers() if devices is None else {})
-    if is_first():
+    if is_leader():
         np.savez(Path(file), **found)
     leave_processes(0)
 

@@ -186,7 +186,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
         npz(inputs=None, points=None, outputs=None, a=OUTPUTS, x=POINTS, u=OUTPUTS),
         "--key inputs=NAME --key points=x --key outputs=NAME",
     ),
-    "nearly the name": (npz(inputs=None, input=INPUTS), "Say so with keys={'inputs': 'input'}"),
+    "nearly the name": (npz(inputs=None, input=INPUTS), "name the arrays with keys={'inputs': 'input'}"),
     "nothing at all": (
         npz(inputs=None, points=None, outputs=None),
         "no inputs, points or outputs here; found: nothing",
@@ -204,7 +204,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
     ),
     "sensors of which input": (
         npz(**{"inputs": None, "inputs.f": INPUTS, "inputs.g": INPUTS, "sensors": np.ones((5, 1))}),
-        "sensors: there are 2 inputs; say for which",
+        "sensors: there are 2 inputs; name one of them",
     ),
     "other input names": (npz(input_names=["f", "g"]), "input_names: ('f', 'g') are not the inputs"),
     # scattered
@@ -214,7 +214,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
     ),
     "scattered, NaN in outputs only": (
         npz(points=FULL, outputs=with_value(OUTPUTS, (0, 1), NAN)),
-        "outputs: sample 0, point 1 is NaN, but points has a place there",
+        "outputs: sample 0, point 1 is NaN, but points has coordinates there",
     ),
     "scattered, half a point": (
         npz(points=with_value(FULL, (1, 2, 0), NAN)),
@@ -237,7 +237,7 @@ UNREADABLE: dict[str, tuple[Builder, str]] = {
     "empty file": (raw("x.npz", b""), "cannot read"),
     "not a zip": (raw("x.npz", b"hello" * 100), "as npz: File is not a zip file"),
     "npz cut short": (cut(npz(), 400), "cannot read"),
-    "mat cut short": (cut(mat(), 300), "an element is longer than what holds it"),
+    "mat cut short": (cut(mat(), 300), "an element is longer than the data around it"),
     "not a mat file": (raw("x.mat", b"hello" * 100), "no mat file of version 5 to 7.3; save it again with -v7"),
     "npz that lies about its shape": (
         zipped(inputs__npy=npy((2**40,))),
@@ -365,11 +365,19 @@ def test_a_slip_is_not_left_aside():
         read_data(arrays(u=OUTPUTS, outputs=None, sample_weigths=np.ones(3)), keys={"outputs": "u"})
 
 
-@pytest.mark.parametrize("option", ["inputs", "=a", "inputs=", "inputs=a,inputs=b"])
-def test_bad_key_options(capsys: pytest.CaptureFixture[str], option: str):
-    options = [part for text in option.split(",") for part in ("--key", text)]
-    assert main(["data", "check", "x.npz", *options]) == 2
-    assert "is not KEY=NAME" in capsys.readouterr().err
+@pytest.mark.parametrize("command", [["data", "check", "x.npz"], ["fit", "--data", "x.npz", "--out", "out"]])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["inputs"], "--key inputs is not KEY=NAME"),
+        (["=a"], "--key =a is not KEY=NAME"),
+        (["inputs="], "--key inputs= is not KEY=NAME"),
+        (["inputs=a", "inputs=b"], "--key inputs is given twice, as 'a' and as 'b'"),
+    ],
+)
+def test_bad_key_options(capsys: pytest.CaptureFixture[str], command: list[str], options: list[str], words: str):
+    assert main([*command, *(part for option in options for part in ("--key", option))]) == 2
+    assert words in capsys.readouterr().err
 
 
 # -- writing
@@ -391,5 +399,5 @@ def test_convert_replaces_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     source = npz()(tmp_path)
     before = source.read_bytes()
     assert main(["data", "convert", str(source), str(source)]) == OutputExistsError.exit_code
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert source.read_bytes() == before

@@ -19,8 +19,8 @@ from trunkfirst.minimisers import Adam
 from trunkfirst.networks import Boundary, Identity, Operator, OutputMap, Perceptron, Trunk
 from trunkfirst.regressors import KernelRidge, LinearRidge
 from trunkfirst.theory import Diagnosis, Evidence, check_assumptions, diagnose, gather_evidence
-from trunkfirst.theory._assumptions import _input_sensors
-from trunkfirst.theory._diagnosis import branch_shares, trunk_shares
+from trunkfirst.theory.assumptions import sensor_gap_rate
+from trunkfirst.theory.remedies import branch_shares, trunk_shares
 from trunkfirst.training import JointTrunk, TrunkSettings, TwoStep
 
 SENSORS, FINE = np.linspace(0, 1, 15), np.linspace(0, 1, 81)
@@ -75,19 +75,19 @@ def test_every_part_equals_brute_force(weights: np.ndarray | None):
         assert getattr(found, name)[:, 0] == pytest.approx(part, rel=1e-8, abs=0), name
     assert np.abs(found.remainder).max() < 1e-10 * found.total.max()
     assert found.coefficients == pytest.approx(found.sensors + found.branch + found.cross, rel=1e-10, abs=0)
-    assert found.chain is None
+    assert found.nearest_sample is None
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch):
     test, at_sensors = smooth(FINE), smooth(SENSORS)
     whole = error_budget(an_operator(), test, at_sensors, nearest=(test, at_sensors))
-    monkeypatch.setattr("trunkfirst.evaluation._budget._BLOCK", 2 * len(FINE))
+    monkeypatch.setattr("trunkfirst.evaluation.budget._BLOCK", 2 * len(FINE))
     parts = error_budget(an_operator(), test, at_sensors, nearest=(test, at_sensors))
     assert parts.total == pytest.approx(whole.total, rel=1e-12, abs=0)
-    assert parts.chain is not None
-    assert parts.chain.sensors == pytest.approx(parts.sensors, rel=1e-12, abs=0)
-    assert not parts.chain.operator.any()  # each sample is its own neighbour
-    assert not parts.chain.network.any()
+    assert parts.nearest_sample is not None
+    assert parts.nearest_sample.sensors == pytest.approx(parts.sensors, rel=1e-12, abs=0)
+    assert not parts.nearest_sample.operator.any()  # each sample is its own neighbour
+    assert not parts.nearest_sample.network.any()
 
 
 def test_at_their_own_points_sensors_have_no_part():
@@ -150,7 +150,7 @@ def test_the_chain_sums_to_the_coefficients_of_the_sample():
     near = nearest_samples(test, others)
     gaps = np.linalg.norm(test.flat_inputs[:, None] - others.flat_inputs, axis=2)
     assert np.array_equal(near, gaps.argmin(axis=1))
-    found = error_budget(operator, test, at_sensors, nearest=(others.take(near), own.take(near))).chain
+    found = error_budget(operator, test, at_sensors, nearest=(others.take(near), own.take(near))).nearest_sample
     assert found is not None
     with jax.enable_x64(True):
         basis = np.asarray(operator.basis(FINE[:, None]))
@@ -310,7 +310,9 @@ def test_the_data_are_blamed_where_their_error_explains_the_sensors():
 def test_rounding_is_left_alone():
     base = evidence(Setting())
     tiny = {
-        f.name: getattr(base.budget, f.name) for f in dc.fields(ErrorBudget) if f.name not in ("data", "chain")
+        f.name: getattr(base.budget, f.name)
+        for f in dc.fields(ErrorBudget)
+        if f.name not in ("data", "nearest_sample")
     }
     budget = ErrorBudget(**{name: 1e-32 * part for name, part in tiny.items()} | {"size": base.budget.size})
     found = diagnose(dc.replace(base, budget=budget))
@@ -342,8 +344,7 @@ def test_input_sensors_are_enough_with_the_rate_of_a_quadrature():
     x, rng = np.linspace(0, 1, 256, endpoint=False), np.random.default_rng(0)
     inputs = rng.normal(size=(40, 3)) @ np.stack([x, x**2, np.cos(x)])
     data = OperatorData(inputs, SENSORS[:, None], np.ones((40, len(SENSORS))))
-    (found,) = _input_sensors(data)
-    assert found.value == pytest.approx(1, abs=0.25)
+    assert sensor_gap_rate(data).value == pytest.approx(1, abs=0.25)
 
 
 def test_what_cannot_be_measured_says_why():

@@ -32,9 +32,9 @@ def mixed(count: int, functions: int, seed: int = 0) -> np.ndarray:
 def test_known_for_polynomials(count: int, surplus: int):
     found = christoffel(mixed(count, count + surplus), weights=2 * OMEGA)  # weights that sum to the length 2
     assert found.rank == count
-    assert found.mean == pytest.approx(count, rel=1e-12)
+    assert found.weights @ found.values == pytest.approx(count, rel=1e-12)
     assert found.largest == pytest.approx(count**2, rel=1e-9)
-    assert abs(Y[found.peak]) == (1.0 if count > 1 else pytest.approx(abs(Y[found.peak])))
+    assert count == 1 or abs(Y[found.values.argmax()]) == 1.0
     assert np.allclose(found.values, known_christoffel(Y, count), rtol=1e-9, atol=0)
     assert np.abs((found.basis.T * OMEGA) @ found.basis - np.eye(count)).max() < 1e-12
 
@@ -74,7 +74,7 @@ def test_points_without_weight_are_not_seen():
     inside = christoffel(polynomials(Y[1:-1], 5), weights=weights[1:-1])
     assert np.allclose(found.values[1:-1], inside.values, rtol=1e-9)
     assert (found.values[[0, -1]] == 0).all()
-    assert found.mean == pytest.approx(5, rel=1e-12)
+    assert found.weights @ found.values == pytest.approx(5, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -132,19 +132,14 @@ def test_the_examples_of_the_paper_are_vacuous_even_at_best():
 
 
 @pytest.mark.parametrize(("sensors", "is_vacuous"), [(100, True), (200, True), (20_000, False)])
-def test_condition_in_words(sensors: int, is_vacuous: bool):
+def test_condition_on_uniform_sensors(sensors: int, is_vacuous: bool):
     """Five polynomials: K_N = 25, so 1718 sensors for any r_t, 3812 for r_t = 1."""
     found = christoffel(polynomials(Y, 5), weights=OMEGA)
     y = np.random.default_rng(0).uniform(-1, 1, sensors)
     condition = sensor_condition(found, polynomials(y, 5))
     assert condition.largest == pytest.approx(25, rel=1e-9)
     assert condition.is_vacuous is is_vacuous
-    assert ("vacuous" in condition.sentence) is is_vacuous
-    assert (
-        f"asks for {theoretical_sensors(found.largest)} sensors, or {theoretical_sensors(5.0)} "
-        in condition.sentence
-    )
-    assert "at the trained mu*, not over the feasible set" in condition.sentence
+    assert (sensors >= theoretical_sensors(found.largest, exponent=0.0)) is not is_vacuous
     assert condition.deviation == gram_deviation(polynomials(y, 5))
     kappa = (3 * math.log(1.5) - 1) / (2 + 2 * condition.exponent)
     assert kappa * sensors / math.log(sensors) == pytest.approx(condition.largest, rel=1e-9)

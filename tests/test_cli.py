@@ -142,7 +142,7 @@ def test_an_interrupted_run_ends_with_130(call: Call, monkeypatch: pytest.Monkey
     monkeypatch.setattr(_console.TerminalReporter, "on_step", stop)
     code, _, err = call("run", NAME, *SMALL, "--out", "a", "--quiet")
     assert code == 130
-    assert err == "trunkfirst: interrupted; what was done is kept; go on with: trunkfirst resume a\n"
+    assert err == "trunkfirst: interrupted; finished work is kept; continue with: trunkfirst resume a\n"
     assert not (tmp_path / "a" / "metrics.json").exists()
 
 
@@ -382,7 +382,7 @@ import sys
 from trunkfirst.cli._app import main
 for command in ([], ["run"], ["compare"], ["report"], ["doctor"], ["data", "make"]):
     assert main([*command, "--help"]) == 0
-heavy = {"jax", "scipy", "matplotlib", "skfem"} & set(sys.modules)
+heavy = {"jax", "numpy", "scipy", "matplotlib", "rich", "skfem"} & set(sys.modules)
 assert not heavy, heavy
 assert main(["data", "make", "nonlinear-conductivity", "--samples", "4", "--points", "random:5"]) == 0
 assert "jax" not in sys.modules

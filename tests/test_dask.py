@@ -13,9 +13,10 @@ import pytest
 from own_problems import Call
 
 from trunkfirst import runs
+from trunkfirst.distributed import pools
+from trunkfirst.distributed.pools import Lost, on_cluster
 from trunkfirst.errors import ClusterError, MissingExtraError, SolveError, ValueRangeError
 from trunkfirst.problems import RandomConductivity, make_data, output_points
-from trunkfirst.workers import Lost, _cluster, on_cluster
 
 PROBLEM = "random-conductivity"
 SHARD, SHARDS = 5, 8
@@ -126,13 +127,13 @@ def test_our_errors_come_through_and_others_are_told(cluster: Any, monkeypatch: 
     assert results["5"] == 5
     assert isinstance(results["x"], Lost)
     assert "ValueError: invalid literal" in results["x"].reason
-    monkeypatch.setattr(_cluster, "__version__", "0.0.0")
+    monkeypatch.setattr(pools, "__version__", "0.0.0")
     with pytest.raises(ClusterError, match=r"here it is 0\.0\.0; install the same"):
         list(on_cluster(int, [0], address=address))
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(_cluster, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(pools, "ANSWER_SECONDS", 0.5)
     with socket.socket() as taken:  # a port that is open and never answers
         taken.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
@@ -149,8 +150,7 @@ def test_without_dask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 def test_dask_is_imported_by_those_who_ask_for_it_alone():
-    script = (
-        "import sys, trunkfirst.workers, trunkfirst.problems, trunkfirst.cli._app; print('dask' in sys.modules)"
-    )
+    modules = "trunkfirst.distributed.pools, trunkfirst.problems, trunkfirst.cli._app"
+    script = f"import sys, {modules}; print('dask' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"

@@ -1,14 +1,16 @@
-"""Operator data: what is wrong is named."""
+"""Operator data: errors name what is wrong; taking, showing, plotting and splitting samples."""
 
+import dataclasses as dc
 import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from trunkfirst.data import InputFunction, OperatorData
-from trunkfirst.errors import DataError
+from trunkfirst.data import InputFunction, OperatorData, Split, scattered_from_lists, write_shards
+from trunkfirst.errors import DataError, TrunkfirstError, ValueRangeError
 
 GOOD: dict[str, Any] = {
     "inputs": np.arange(6.0).reshape(3, 2),
@@ -183,7 +185,11 @@ def test_inputs_side_by_side_and_by_name():
     assert list(OperatorData(**GOOD).inputs) == ["input"]
 
 
-@pytest.mark.parametrize("indices", [np.array([2, 0]), slice(1, 3)], ids=["array", "slice"])
+@pytest.mark.parametrize(
+    "indices",
+    [np.array([2, 0]), slice(1, 3), [0, -1], [True, False, True]],
+    ids=["array", "slice", "list", "mask"],
+)
 def test_take_goes_through_everything_that_belongs_to_a_sample(indices: Any):
     data = OperatorData(
         **GOOD,
@@ -208,3 +214,126 @@ def test_take_goes_through_everything_that_belongs_to_a_sample(indices: Any):
 def test_coordinates_have_names(dimensions: int, names: str):
     data = OperatorData(**{**GOOD, "points": np.zeros((4, dimensions))})
     assert data.coordinate_names == tuple(re.split(" ", names))
+
+
+@pytest.mark.parametrize(
+    ("indices", "words"),
+    [
+        ([3], "indices: 3 to 3, but there are 3 samples"),
+        ([-4, 0], "indices: -4 to 0, but there are 3 samples"),
+        ([0.5], "indices: expected one axis of integers or a mask of 3 samples, got shape (1,) of float64"),
+        ([True, False], "indices: expected one axis of integers or a mask"),
+        (1, "got shape () of int64"),
+        ([], "axis 'samples' is empty"),
+    ],
+)
+def test_indices_that_are_no_samples(indices: Any, words: str, tmp_path: Path):
+    data = OperatorData(**GOOD)
+    for kind in (data, write_shards([data], tmp_path / "shards")):
+        with pytest.raises(DataError) as caught:
+            kind.take(indices)
+        assert words in str(caught.value)
+
+
+# -- how data are shown
+
+
+def test_the_three_kinds_of_data_answer_the_same_questions(tmp_path: Path):
+    aligned = OperatorData(**GOOD, units={"x": "m"})
+    scattered = scattered_from_lists(GOOD["inputs"], [GOOD["points"]] * 3, list(GOOD["outputs"]), units={"x": "m"})
+    sharded = write_shards([aligned.take(slice(0, 2)), aligned.take(slice(2, 3))], tmp_path / "shards")
+    for data in (aligned, scattered, sharded):
+        assert (data.samples, data.channels, data.is_multichannel) == (3, 1, False)
+        assert (data.output_name, data.coordinate_names, data.channel_names) == ("output", ("x", "y"), ())
+        assert (data.units, data.point_weights, data.points.shape[-2:]) == ({"x": "m"}, None, (4, 2))
+        assert np.array_equal(data.outputs, GOOD["outputs"])
+        assert np.array_equal(data.flat_inputs, GOOD["inputs"])
+        assert np.array_equal(data.inputs["input"].values, GOOD["inputs"])
+        assert np.array_equal(data.take([-1, 0]).outputs, GOOD["outputs"][[2, 0]])
+        text, html = repr(data), data._repr_html_()
+        assert text == "\n".join([text.split("\n")[0], *data.describe()])
+        assert text.startswith(type(data).__name__)
+        assert "inputs: input, 2 sensors" in text
+        assert "points: x [m] from 0 to 6, y from 1 to 7" in text
+        assert html.startswith("<table><caption")
+        assert html.count("<tr>") == 3
+        assert "3 samples" in html
+
+
+def test_names_are_escaped_in_html():
+    assert "<b>bold" not in OperatorData(**GOOD, output_name="<b>bold")._repr_html_()
+
+
+GRID = np.stack(np.meshgrid([0.0, 1, 2], [0.0, 1], indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+@pytest.mark.parametrize(
+    ("points", "triangles", "kind"),
+    [
+        (np.linspace(1, 0, 6)[:, None], None, "line"),
+        (GRID, None, "QuadMesh"),
+        (GRID, [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]], "TriMesh"),
+        (GRID + np.arange(6)[:, None] ** 2, None, "TriMesh"),
+        (np.ones((6, 3)), None, "line"),
+    ],
+    ids=["line", "grid", "mesh", "scattered", "three coordinates"],
+)
+def test_plot(points: np.ndarray, triangles: Any, kind: str):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    inputs = {"f": InputFunction(np.arange(24.0).reshape(4, 6), grid_shape=(2, 3)), "g": np.ones((4, 2))}
+    data = OperatorData(inputs, points, np.arange(24.0).reshape(4, 6), triangles=triangles, output_name="u")
+    axes = data.plot(2)
+    assert axes.shape == (2, 3)  # the input f is a map
+    assert [place.get_title() for place in axes[0]] == ["f", "g", "u"]
+    drawn = axes[1, 2].lines or axes[1, 2].collections
+    assert (len(drawn), type(drawn[0]).__name__) == (1, "Line2D" if kind == "line" else kind)
+    lines = dc.replace(data, inputs=np.ones((4, 2))).plot()
+    assert lines.shape == ((1, 2) if kind == "line" else (3, 2))
+    if kind == "line" and points.shape[1] == 1:
+        assert np.array_equal(lines[0, 1].lines[2].get_xydata()[:, 1], data.outputs[3][::-1])
+    for place in (axes[0, 0], lines[0, 0]):
+        matplotlib.pyplot.close(place.figure)
+
+
+# -- splits: disjoint, complete, with a seed of their own
+
+
+@pytest.mark.parametrize("samples", [4, 20, 1001])
+@pytest.mark.parametrize(("validation_share", "test_share"), [(0.0, 0.1), (0.25, 0.25), (0.1, 0.0)])
+def test_disjoint_and_complete(samples: int, validation_share: float, test_share: float):
+    split = Split.random(samples, validation_share=validation_share, test_share=test_share, seed=1)
+    parts = [split.train, split.validation, split.test]
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(samples))
+    assert [len(part) for part in parts[1:]] == [round(validation_share * samples), round(test_share * samples)]
+    assert all(np.array_equal(part, np.sort(part)) for part in parts)
+
+
+def test_reproducible_by_its_seed():
+    first, again, other = (Split.random(100, validation_share=0.1, test_share=0.1, seed=s) for s in (5, 5, 6))
+    assert np.array_equal(first.test, again.test)
+    assert np.array_equal(first.validation, again.validation)
+    assert not np.array_equal(first.test, other.test)
+
+
+def test_test_part_does_not_depend_on_the_validation_share():
+    tests = [Split.random(50, validation_share=s, test_share=0.2, seed=0).test for s in (0.0, 0.1, 0.5)]
+    assert np.array_equal(tests[0], tests[1])
+    assert np.array_equal(tests[0], tests[2])
+
+
+@pytest.mark.parametrize(
+    ("samples", "validation_share", "test_share", "error", "words"),
+    [
+        (10, -0.1, 0.1, ValueRangeError, "validation_share is -0.1"),
+        (10, 0.1, 1.0, ValueRangeError, "test_share is 1.0"),
+        (10, 0.1, float("nan"), ValueRangeError, "test_share is nan"),
+        (10, 0.5, 0.5, DataError, "leave none for training"),
+        (1, 0.0, 0.9, DataError, "1 samples leave none"),
+    ],
+)
+def test_splits_that_are_refused(
+    samples: int, validation_share: float, test_share: float, error: type[TrunkfirstError], words: str
+):
+    with pytest.raises(error, match=words):
+        Split.random(samples, validation_share=validation_share, test_share=test_share, seed=0)

@@ -122,7 +122,8 @@ def test_scattered_data_in_words():
         INPUTS, [PLACES[: 10 + k] for k in range(SAMPLES)], [u[: 10 + k] for k, u in enumerate(OUTPUTS)]
     )
     found = check_data(data)
-    assert "30 samples, each on its own 10 to 39 points, 39 different ones in all" in found.sentences
+    assert found.sentences[0] == "30 samples, each on its own 10 to 39 points"
+    assert "39 different points in all" in found.sentences
     assert "rank of the outputs: not known where samples lie on different points" in found.sentences
     assert found.suspicious == ()
     assert (found.numbers["kind"], found.numbers["rank"]) == ("scattered", None)
@@ -183,7 +184,7 @@ SUSPICIOUS: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: {"inputs": INPUTS.astype(np.float32), "points": PLACES, "outputs": OUTPUTS},
-        "inputs: single precision beside double; all are used as double",
+        "inputs: single precision next to double; all are used as double",
     ),
     (
         lambda: ScatteredData(INPUTS, np.broadcast_to(PLACES, (SAMPLES, POINTS, 2)), OUTPUTS),
@@ -207,7 +208,7 @@ def test_suspicions(make: Callable[[], Any], words: str):
 
 def test_what_is_left_aside_is_told():
     source = {"a": INPUTS, "points": PLACES, "outputs": OUTPUTS, "author": np.array("me")}
-    assert check_data(source, keys={"inputs": "a"}).suspicious == ("left aside: author () <U2",)
+    assert check_data(source, keys={"inputs": "a"}).suspicious == ("not used: author () <U2",)
 
 
 # -- the command line

@@ -24,7 +24,7 @@ from trunkfirst.theory import (
     interpolating_trunk,
     truncate,
 )
-from trunkfirst.theory._line import smallest_gap, spread_direction
+from trunkfirst.theory.interpolation import smallest_gap, spread_direction
 
 Interval = tuple[float, float]
 Layer = tuple[np.ndarray, np.ndarray]

@@ -19,10 +19,10 @@ from own_problems import Call
 from scipy.spatial import KDTree
 
 from trunkfirst.errors import CorruptFileError, UsageError
+from trunkfirst.exporters import explorer_fields, explorer_page, export
 from trunkfirst.files import read_npz, write_manifest, write_npz
 from trunkfirst.networks import Operator, load
 from trunkfirst.runs import read_memory
-from trunkfirst.serving import _table, explorer_page, export
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +111,12 @@ def test_the_command(runs: Path, tmp_path: Path, call: Call):
 def test_large_tables_are_rounded_or_thinned(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     operator = load(runs / "numbers")
     points = read_npz(runs / "numbers" / "training.npz")["points"]
-    monkeypatch.setattr(_table, "_MOST_BYTES", 81 * 5 * 4)
+    monkeypatch.setattr(explorer_fields, "_MOST_BYTES", 81 * 5 * 4)
     page = tmp_path / "page.html"
     export(runs / "numbers", "html", page)
     assert content_of(page)["table"]["type"] == "f4"
     compare(page, operator, points, tmp_path, 1e-5)
-    monkeypatch.setattr(_table, "MOST_ERROR", 0.0)
+    monkeypatch.setattr(explorer_fields, "MOST_ERROR", 0.0)
     export(runs / "numbers", "html", page)
     content = content_of(page)
     assert content["table"]["type"] == "f8"
@@ -129,7 +129,7 @@ def test_a_strange_input_is_told_as_in_python(runs: Path, tmp_path: Path):
     assert known is not None
     values = np.array([[1.5, 1.5], [1.1, 1.9], [9.0, 1.5], [1.5, -4.0]])
     found = run_node(runs / "space.html", tmp_path, [{"values": v.tolist(), "point": [0, 0, 0]} for v in values])
-    assert [each["strangeness"] > 1.5 for each in found] == known.is_strange(values).tolist()
+    assert [each["strangeness"] > 1.5 for each in found] == known.is_outlier(values).tolist()
     distances = np.asarray(KDTree(known.seen).query((values - known.centre) @ known.matrix)[0])
     assert [each["strangeness"] for each in found] == pytest.approx(distances / known.distance)
 
@@ -183,7 +183,7 @@ def test_the_file_is_closed(runs: Path):
 
 
 def test_refusals(runs: Path, tmp_path: Path):
-    with pytest.raises(UsageError, match=r"is no run folder: the page needs training\.npz"):
+    with pytest.raises(UsageError, match=r"is no run folder: the explorer needs training\.npz"):
         explorer_page(runs / "numbers" / "model")
     with pytest.raises(UsageError, match="give the folder of a run"):
         export(load(runs / "numbers"), "html", tmp_path / "page.html")

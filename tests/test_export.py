@@ -16,11 +16,8 @@ import pytest
 from exported import INPUTS, MAKERS, POINTS, distance, known, make, run_numpy, run_onnx, run_stablehlo
 from helpers import make_network
 
+from trunkfirst.exporters import to_javascript, to_numpy, to_onnx, to_stablehlo, trace
 from trunkfirst.networks import ACTIVATIONS, Identity, Operator, Trunk, _storage
-from trunkfirst.serving import to_javascript, trace
-from trunkfirst.serving._numpy import to_numpy
-from trunkfirst.serving._onnx import to_onnx
-from trunkfirst.serving._stablehlo import to_stablehlo
 
 # -- every part in every format
 
@@ -162,7 +159,7 @@ def test_a_numpy_file_runs_no_code_from_names(tmp_path: Path):
     called = {
         node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    assert imported == {"base64", "numpy"}
+    assert imported == {"base64", "numpy", "types"}
     assert not called & {"exec", "eval", "compile", "__import__", "open"}
 
 

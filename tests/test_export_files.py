@@ -11,6 +11,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from exported import INPUTS, POINTS, RANK, array, distance, known, make, run_numpy, run_onnx, run_stablehlo
@@ -18,9 +19,8 @@ from helpers import read_file
 from own_problems import Call
 
 from trunkfirst.errors import MissingExtraError, PrecisionError, PredictOnlyError, UnknownNameError, UsageError
-from trunkfirst.networks import PredictOnlyBranch, Standardise, load
-from trunkfirst.serving import export
-from trunkfirst.serving._trace import emit
+from trunkfirst.exporters import export
+from trunkfirst.networks import Identity, PredictOnlyBranch, Standardise, load
 
 
 class Mean:
@@ -33,11 +33,20 @@ class Mean:
         return np.tile(X.mean(axis=1, keepdims=True), RANK)
 
 
+class Cumulative(Identity):
+    """An encoder with a primitive that no exporter knows."""
+
+    def __call__(self, inputs: Any) -> Any:
+        return jnp.cumsum(inputs, axis=1)
+
+
 def test_what_cannot_be_exported_says_so(tmp_path: Path):
     with pytest.raises(PredictOnlyError, match="a Mean, which predicts only: it cannot be exported"):
         export(make(branch=PredictOnlyBranch(Mean())), "numpy", tmp_path / "model.py")
-    with pytest.raises(UsageError, match="a dict cannot be exported"):
-        emit({}, None)
+    with pytest.raises(
+        UsageError, match="no rule for the JAX primitive 'cumsum'; predict with `trunkfirst predict`"
+    ):
+        export(make(Cumulative()), "numpy", tmp_path / "model.py")
     with pytest.raises(UnknownNameError, match="no format 'pickle'; choose one of: onnx, stablehlo, numpy"):
         export(make(), "pickle", tmp_path / "model")
     with pytest.raises(UnknownNameError, match="no precision 'half'"):

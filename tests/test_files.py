@@ -23,8 +23,8 @@ from trunkfirst.errors import (
     TrunkfirstError,
 )
 from trunkfirst.files import (
-    _limits,
-    _npz,
+    integrity,
+    npz,
     prepare_directory,
     read_json,
     read_mat,
@@ -247,7 +247,7 @@ def change_zip_record(path: Path, *, offset: int, value: int) -> None:
 def test_npz_of_unbelievable_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str):
     np.savez_compressed(tmp_path / "x.npz", a=np.zeros(10**6), b=np.zeros(1))
     monkeypatch.setattr(
-        *((_limits, "_HARMLESS_BYTES", 2**20) if what == "grows too much" else (_npz, "_MOST_ARRAYS", 1))
+        *((integrity, "_HARMLESS_BYTES", 2**20) if what == "grows too much" else (npz, "_MOST_ARRAYS", 1))
     )
     with pytest.raises(CorruptFileError, match=r"claims 0\.0 GiB but takes|2 arrays, too many"):
         read_npz(tmp_path / "x.npz")
@@ -346,5 +346,5 @@ def test_toml_errors_name_the_file(tmp_path: Path, content: bytes, error: type[T
 
 def test_a_run_that_was_broken_off_says_how_to_go_on(tmp_path: Path):
     (tmp_path / "checkpoints").mkdir()
-    with pytest.raises(CorruptFileError, match=f"is not finished; go on with: trunkfirst resume {tmp_path}"):
+    with pytest.raises(CorruptFileError, match=f"is not finished; continue with: trunkfirst resume {tmp_path}"):
         verify_run(tmp_path)

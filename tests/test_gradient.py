@@ -10,7 +10,8 @@ import pytest
 from helpers import make_network, make_operator
 
 from trunkfirst.errors import DataError
-from trunkfirst.networks import Boundary, Identity, Operator, OutputMap, PredictOnlyBranch, Trunk, _operator
+from trunkfirst.networks import Boundary, Identity, Operator, OutputMap, PredictOnlyBranch, Trunk
+from trunkfirst.networks import operator as operator_module
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.uniform(-1, 1, (5, 2))
@@ -49,9 +50,9 @@ def test_finite_differences(channels: int | None):
 def test_in_blocks_and_by_name(monkeypatch: pytest.MonkeyPatch):
     operator = make_operator()
     whole = operator.gradient({"g": INPUTS[:, 1:], "f": INPUTS[:, :1]}, POINTS)
-    monkeypatch.setattr(_operator, "_BLOCK_NUMBERS", 3 * POINTS.size)
+    monkeypatch.setattr(operator_module, "_BLOCK_NUMBERS", 3 * POINTS.size)
     assert np.allclose(operator.gradient(INPUTS, POINTS), whole, rtol=0, atol=1e-14)
-    with pytest.raises(DataError, match="points: expected 2 numbers a row"):
+    with pytest.raises(DataError, match="points: expected 2 coordinates on axis 1"):
         operator.gradient(INPUTS, POINTS[:, :1])
 
 

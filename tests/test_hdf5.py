@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import CorruptFileError, MissingExtraError, TrunkfirstError, UnsafeFileError
-from trunkfirst.files import _limits, read_hdf5, write_hdf5
+from trunkfirst.files import integrity, read_hdf5, write_hdf5
 
 
 def test_without_h5py_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -116,7 +116,7 @@ def test_hostile_files(
     error: type[TrunkfirstError],
     words: str,
 ):
-    monkeypatch.setattr(_limits, "_HARMLESS_BYTES", 2**20)
+    monkeypatch.setattr(integrity, "_HARMLESS_BYTES", 2**20)
     with h5py.File(tmp_path / "secret.h5", "w") as file:
         file["values"] = np.ones(3)
     with h5py.File(tmp_path / "x.h5", "w") as file:

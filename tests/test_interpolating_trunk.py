@@ -12,9 +12,8 @@ from helpers import make_network
 from trunkfirst.errors import DataError, UnknownNameError, ValueRangeError
 from trunkfirst.linear import QR, trunk_limit
 from trunkfirst.networks import Identity, Operator, Perceptron, Trunk, load, save
-from trunkfirst.theory import _interpolating_trunk, interpolating_trunk, shallow_interpolating_trunk
-from trunkfirst.theory._interpolating_trunk import REPAIRS
-from trunkfirst.theory._line import smallest_gap, spread_direction
+from trunkfirst.theory import interpolating_trunk, shallow_interpolating_trunk
+from trunkfirst.theory.interpolation import REPAIRS, smallest_gap, spread_direction
 
 MAKERS: dict[str, Callable[..., Trunk]] = {
     "staircase": interpolating_trunk,
@@ -68,7 +67,7 @@ def test_deep_trunk_is_exact_because_sensors_lie_inside_their_hats(repair: str):
 
 @DEEP
 def test_on_the_edge_of_a_hat_rounding_reaches_the_value(repair: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_interpolating_trunk, "_MARGIN", 0.0)
+    monkeypatch.setattr("trunkfirst.theory.interpolation._MARGIN", 0.0)
     points, outputs = problem(200, 10)
     found = forward(interpolating_trunk(points, outputs, repair=repair).network, points)
     assert 1e-14 < distance_up_to_sign(found, modes_of(outputs, 10)) < 1e-11

@@ -1,4 +1,4 @@
-"""Conformal intervals: the quantile, its coverage on what was not seen, and the way to a file and back."""
+"""Conformal intervals and their coverage on new samples; inputs out of distribution; both to a file and back."""
 
 import math
 
@@ -8,12 +8,22 @@ from own_problems import fit_branch, known_trunk
 
 from trunkfirst.data import OperatorData
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.evaluation import LEVELS, Intervals, conformal_intervals, conformal_quantile, intervals_from
+from trunkfirst.evaluation import (
+    LEVELS,
+    Intervals,
+    Novelty,
+    conformal_intervals,
+    conformal_quantile,
+    fit_novelty,
+    intervals_from,
+    novelty_from,
+)
 from trunkfirst.regressors import LinearRidge
 from trunkfirst.training import FitResult, ProjectedTrunk, TrunkSettings, TwoStep
 
 METHOD = TwoStep(ProjectedTrunk(TrunkSettings((1, 40, 20), "tanh")), LinearRidge())  # the trunk is known
 SAMPLES, NEW = 240, 2000
+X = np.linspace(0, 1, 30)
 
 
 def surprising(samples: int, seed: int, *, channels: int | None = None) -> OperatorData:
@@ -118,8 +128,84 @@ def test_few_samples_promise_little():
     assert np.isinf(found.field_bound(0.95))
 
 
-def test_arrays_and_back(intervals: Intervals):
+def test_intervals_to_arrays_and_back(intervals: Intervals):
     back = intervals_from({"points": np.zeros((2, 1)), **intervals.arrays()})
     assert isinstance(back, Intervals)
     assert all(np.array_equal(back.arrays()[name], array) for name, array in intervals.arrays().items())
     assert intervals_from({"points": np.zeros((2, 1))}) is None
+
+
+# -- novelty
+
+
+def fields(samples: int, *, seed: int, size: float = 1.0) -> np.ndarray:
+    """Smooth random functions at 30 sensors."""
+    k = np.arange(1, 5)
+    return size * np.random.default_rng(seed).normal(size=(samples, 4)) / k @ np.cos(np.pi * k[:, None] * X)
+
+
+def numbers(samples: int, *, seed: int, size: float = 1.0) -> np.ndarray:
+    """Three numbers, in units that differ by a million."""
+    return size * np.random.default_rng(seed).uniform(-1, 1, (samples, 3)) * [1.0, 1e-3, 1e3] + [1.0, 0.0, 50.0]
+
+
+@pytest.mark.parametrize("samples", [100, 400])
+@pytest.mark.parametrize("make", [fields, numbers])
+def test_training_inputs_and_their_like_are_no_outliers(make, samples: int):
+    train = make(samples, seed=0)
+    known = fit_novelty(train)
+    assert not known.is_outlier(train).any()
+    assert known.is_outlier(make(500, seed=1)).mean() < 0.05
+
+
+OUTLIERS: dict[str, np.ndarray] = {
+    "far too large": fields(20, seed=1, size=50.0),
+    "of another shape": np.sin(40 * np.pi * X)[None] * np.ones((3, 1)),
+    "shifted": fields(20, seed=1) + 3.0,
+    "one sensor is faulty": fields(20, seed=1) + 5.0 * np.eye(30)[7],
+}
+
+
+@pytest.mark.parametrize("name", OUTLIERS)
+def test_other_functions_are_outliers(name: str):
+    assert fit_novelty(fields(200, seed=0)).is_outlier(OUTLIERS[name]).all()
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_number_outside_its_range_is_an_outlier_in_any_unit(number: int):
+    train = numbers(200, seed=0)
+    known = fit_novelty(train)
+    moved = train[:10].copy()
+    moved[:, number] = train[:, number].max() + np.ptp(train[:, number])
+    assert known.is_outlier(moved).all()
+
+
+def test_a_hole_in_the_training_inputs_holds_outliers():
+    """Inside the range, but far from everything seen."""
+    angle = np.linspace(0, 2 * np.pi, 100)
+    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    known = fit_novelty(ring)
+    assert not known.is_outlier(ring * 1.01).any()
+    assert known.is_outlier(np.zeros((1, 2))).all()
+
+
+@pytest.mark.parametrize("inputs", [np.ones((1, 3)), np.ones((20, 3)), np.zeros((2, 1))], ids=str)
+def test_inputs_that_never_change(inputs: np.ndarray):
+    known = fit_novelty(inputs)
+    assert not known.is_outlier(inputs).any()
+    assert known.is_outlier(inputs + 1).all()
+
+
+def test_of_many_samples_some_are_kept():
+    known = fit_novelty(fields(5000, seed=0))
+    assert len(known.seen) == 2000
+    assert known.seen.shape[1] <= 8
+
+
+def test_novelty_to_arrays_and_back():
+    known = fit_novelty(fields(50, seed=0))
+    back = novelty_from({"points": X, **known.arrays()})
+    assert isinstance(back, Novelty)
+    new = np.concatenate([fields(50, seed=1), OUTLIERS["shifted"]])
+    assert np.array_equal(back.is_outlier(new), known.is_outlier(new))
+    assert novelty_from({"points": X}) is None

@@ -17,8 +17,7 @@ from test_sharded_data import in_blocks
 from trunkfirst.data import OperatorData, ShardedData, write_shards
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
-from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser, leverage_sample
-from trunkfirst.linear import _blocks as linear_blocks
+from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser, blocked_qr, leverage_sample
 from trunkfirst.minimisers import solve_ridge, solve_ridge_in_blocks
 from trunkfirst.regressors import BranchSettings, KernelRidge, LinearRidge, ProjectedNetwork
 from trunkfirst.regressors import _stored_rows as stored_rows
@@ -244,7 +243,7 @@ def test_a_trunk_from_some_points_serves_at_all(monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if 64 points were many."""
-    monkeypatch.setattr(linear_blocks, "_BLOCK", 64)
+    monkeypatch.setattr(blocked_qr, "_BLOCK", 64)
 
 
 @pytest.mark.parametrize("has_zeros", [False, True])

@@ -20,11 +20,16 @@ from own_problems import OPTIONS, Call, antiderivative
 from test_mesh import ENVIRONMENT, TESTS, alone, assert_close, assert_same_numbers
 
 from trunkfirst.data import write_data, write_shards
-from trunkfirst.devices import Membership, agree, find_membership, first_alone, is_first, share
-from trunkfirst.devices._processes import first_host
+from trunkfirst.distributed.launch import Launch, launch
+from trunkfirst.distributed.processes import (
+    broadcast_bytes,
+    broadcast_value,
+    find_processes,
+    is_leader,
+    leader_first,
+)
 from trunkfirst.errors import CorruptFileError, LostProcessError, UsageError
 from trunkfirst.files import read_json, sha256_of, verify_manifest
-from trunkfirst.runs import Launch, _launch
 
 __all__ = ["alone"]  # a fixture
 OURS = {"TRUNKFIRST_PROCESSES": "4", "TRUNKFIRST_PROCESS": "3", "TRUNKFIRST_COORDINATOR": "a:1"}
@@ -36,6 +41,7 @@ SLURM = {
     "SLURM_STEP_NUM_NODES": "4",
     "SLURM_JOB_ID": "4097",
 }
+OPEN_MPI = {"OMPI_MCA_orte_hnp_uri": "4096.0;tcp://10.0.0.1:1", "OMPI_COMM_WORLD_SIZE": "2"}
 COMPILED_ONCE = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -43,26 +49,25 @@ COMPILED_ONCE = {
 MODEL = "model/model.safetensors"
 
 
-def start_two(script: str, *arguments: str, **more: str) -> list[subprocess.Popen[str]]:
-    """A script in two processes that know of each other."""
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        coordinator = f"127.0.0.1:{listener.getsockname()[1]}"
-    told = {**ENVIRONMENT, "TRUNKFIRST_PROCESSES": "2", "TRUNKFIRST_COORDINATOR": coordinator, **more}
-    return [
-        subprocess.Popen(
-            [sys.executable, *script.split(" ", 1), *arguments],
-            env={**told, "TRUNKFIRST_PROCESS": place},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for place in "01"
-    ]
+        return listener.getsockname()[1]
+
+
+def start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def start_two(command: list[str], **more: str) -> list[subprocess.Popen[str]]:
+    """A Python program in two processes that know of each other."""
+    coordinator = f"127.0.0.1:{free_port()}"
+    ours = {**ENVIRONMENT, "TRUNKFIRST_PROCESSES": "2", "TRUNKFIRST_COORDINATOR": coordinator, **more}
+    return [start([sys.executable, *command], {**ours, "TRUNKFIRST_PROCESS": place}) for place in "01"]
 
 
 def test_two_processes_give_the_numbers_of_one(alone: dict[str, Any], tmp_path: Path):
-    both = start_two(str(TESTS / "mesh_numbers.py"), str(tmp_path / "found.npz"))
+    both = start_two([str(TESTS / "mesh_numbers.py"), str(tmp_path / "found.npz")])
     for process in both:
         out, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
@@ -79,18 +84,21 @@ def test_two_processes_give_the_numbers_of_one(alone: dict[str, Any], tmp_path: 
     assert found["reads"].sum() == expected["reads"].sum()
 
 
-STUCK = """
+EXCHANGE = """
 import time
-from trunkfirst.devices import agree, is_first, join_processes, share
+
+from trunkfirst.distributed.processes import *
+
 join_processes()
-assert agree([1.5, "told"] if is_first() else None) == [1.5, "told"]
-assert share(b"x" * 1000 if is_first() else b"") == b"x" * 1000
-agree(None) if is_first() else time.sleep(100)
+assert is_distributed()
+assert broadcast_value([1.5, "text"] if is_leader() else None) == [1.5, "text"]
+assert broadcast_bytes(b"x" * 1000 if is_leader() else b"") == b"x" * 1000
 """
+STUCK = EXCHANGE + "broadcast_value(None) if is_leader() else time.sleep(100)"
 
 
 def test_a_process_that_waits_too_long_gives_up():
-    first, second = start_two(f"-c {STUCK}", TRUNKFIRST_PATIENCE="2")
+    first, second = start_two(["-c", STUCK], TRUNKFIRST_PATIENCE="2")
     try:
         _, err = first.communicate(timeout=100)
         assert first.returncode == LostProcessError.exit_code
@@ -103,45 +111,67 @@ def test_a_process_that_waits_too_long_gives_up():
 # -- what the environment says
 
 
+OURS_FOUND = {
+    "coordinator_address": "a:1",
+    "num_processes": 4,
+    "process_id": 3,
+    "cluster_detection_method": "deactivate",
+}
+
+
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
         ({}, None),
         ({"TRUNKFIRST_PROCESSES": "1"}, None),
-        (OURS, Membership(4, 3, "a:1")),
-        ({**OURS, "TRUNKFIRST_LOCAL": "1"}, Membership(4, 3, "a:1", 1)),
-        (SLURM, Membership(8, 5, "gpu07:61441", 1)),
-        ({**SLURM, "SLURM_STEP_NUM_NODES": "8"}, Membership(8, 5, "gpu07:61441")),
-        ({**SLURM, **OURS}, Membership(4, 3, "a:1")),
+        (OURS, OURS_FOUND),
+        ({**OURS, "TRUNKFIRST_LOCAL": "1"}, {**OURS_FOUND, "local_device_ids": 1}),
+        ({"TRUNKFIRST_PROCESSES": "auto"}, {}),
+        (SLURM, {}),
+        ({**SLURM, "SLURM_STEP_NUM_NODES": "8"}, {"local_device_ids": []}),  # one a host has all its GPUs
+        ({**SLURM, "SLURM_NTASKS": "1"}, None),
+        ({**SLURM, **OURS}, OURS_FOUND),
         ({**SLURM, "TRUNKFIRST_PROCESSES": "1"}, None),
         ({key: value for key, value in SLURM.items() if "STEP" not in key}, None),  # a batch script by itself
+        (OPEN_MPI, {}),
+        ({**OPEN_MPI, "OMPI_COMM_WORLD_SIZE": "1"}, None),
     ],
 )
-def test_the_place_of_a_process(environment: dict[str, str], expected: Membership | None):
-    assert find_membership(environment) == expected
+def test_processes_found_in_the_environment(environment: dict[str, str], expected: dict[str, Any] | None):
+    assert find_processes(environment) == expected
 
 
 @pytest.mark.parametrize(
     "wrong", [{"TRUNKFIRST_PROCESS": "4"}, {"TRUNKFIRST_PROCESS": "x"}, {"TRUNKFIRST_COORDINATOR": ""}]
 )
-def test_a_place_that_cannot_be_is_an_error(wrong: dict[str, str]):
+def test_wrong_variables_are_an_error(wrong: dict[str, str]):
     with pytest.raises(UsageError, match="TRUNKFIRST_PROCESS"):
-        find_membership({**OURS, **wrong})
+        find_processes({**OURS, **wrong})
 
 
-@pytest.mark.parametrize(
-    ("nodes", "first"),
-    [("login", "login"), ("a,b[1-2]", "a"), ("gpu[07-09,12],login", "gpu07"), ("n[3,5]-ib", "n3-ib")],
-)
-def test_first_host_of_a_list(nodes: str, first: str):
-    assert first_host(nodes) == first
+@pytest.mark.parametrize("cluster", ["slurm", "ompi"])
+def test_jax_detects_two_processes_of_a_cluster(cluster: str):
+    """JAX reads Slurm's and Open MPI's variables; here both processes are on this machine."""
+    port = str(free_port())
+    both = []
+    for rank in "01":
+        slurm = {"SLURM_NTASKS": "2", "SLURM_PROCID": rank, "SLURM_LOCALID": rank, "SLURM_JOB_ID": "1"}
+        slurm |= {"SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_STEP_NUM_NODES": "1"}
+        ompi = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_LOCAL_RANK": rank}
+        ompi |= {"OMPI_MCA_orte_hnp_uri": "4096.0;tcp://127.0.0.1:1"}
+        variables = {"slurm": slurm, "ompi": ompi}[cluster]
+        environment = {**ENVIRONMENT, **variables, "JAX_COORDINATOR_PORT": port}
+        both.append(start([sys.executable, "-c", EXCHANGE], environment))
+    for process in both:
+        out, err = process.communicate(timeout=200)
+        assert (process.returncode, out) == (0, ""), err
 
 
-def test_alone_one_agrees_with_oneself():
-    assert is_first()
-    assert agree((1, 2)) == (1, 2)
-    assert share(b"mine") == b"mine"
-    assert first_alone(lambda: 3) == 3
+def test_collectives_of_one_process():
+    assert is_leader()
+    assert broadcast_value((1, 2)) == (1, 2)
+    assert broadcast_bytes(b"mine") == b"mine"
+    assert leader_first(lambda: 3) == 3
 
 
 @pytest.mark.parametrize(
@@ -152,7 +182,7 @@ def test_alone_one_agrees_with_oneself():
         ({"nodes": 2}, "--coordinator"),
     ],
 )
-def test_what_cannot_be_launched(wrong: dict[str, Any], message: str):
+def test_launch_refuses(wrong: dict[str, Any], message: str):
     with pytest.raises(UsageError, match=message):
         Launch(**{"arguments": ("fit",), "processes": 2, **wrong})
 
@@ -171,7 +201,7 @@ class Watched:
             self.children.append(start(*arguments, **options))
             return self.children[-1]
 
-        monkeypatch.setattr(_launch.subprocess, "Popen", started)
+        monkeypatch.setattr(subprocess, "Popen", started)
 
     def at_checkpoint(self, happen: Callable[[], None]) -> None:
         """Once there is a new checkpoint of a step under way."""
@@ -210,32 +240,36 @@ def test_an_error_of_ours_ends_all_with_its_code(call: Call, tmp_path: Path):
     assert out == ""
 
 
-def test_a_lost_process_and_the_end_of_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_launch, "_START", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+def test_a_lost_process_and_the_end_of_restarts():
     said: list[str] = []
+    plan = Launch(("fit",), 2, restarts=2, program="import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(LostProcessError, match="ended by signal 9, and all 2 restarts are used up"):
-        _launch.launch(Launch(("fit",), 2, restarts=2), say=said.append)
+        launch(plan, say=said.append)
     assert len(said) == 2
 
 
+# Process 0 notes its folder; process 1 waits for that, and dies unless it resumes.
 FAKE = """
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
-os.environ["TRUNKFIRST_PROCESS"] == "0" and Path(os.environ["TRUNKFIRST_NOTE"]).write_text("/a/run")
-log = Path({log!r})
-with log.open("a") as file:
+with Path({log!r}).open("a") as file:
     print(" ".join(sys.argv[1:]), file=file)
-os.environ["TRUNKFIRST_PROCESS"] == "1" and "fit" in sys.argv and os.kill(os.getpid(), signal.SIGKILL)
+if os.environ["TRUNKFIRST_PROCESS"] == "0":
+    Path(os.environ["TRUNKFIRST_NOTE"]).write_text("/a/run")
+    time.sleep(100 * ("fit" in sys.argv))
+elif "fit" in sys.argv:
+    while not Path(os.environ["TMPDIR"], "folder").is_file():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_lost_process_makes_all_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_launch, "_START", FAKE.format(log=str(tmp_path / "log")))
-    monkeypatch.setattr(_launch, "_LOOK_SECONDS", 0.5)  # time for the first to note its folder
+def test_a_lost_process_makes_all_resume(tmp_path: Path):
     said: list[str] = []
-    assert _launch.launch(Launch(("fit", "--json", "--seed=1"), 2), say=said.append) == 0
+    program = FAKE.format(log=str(tmp_path / "log"))
+    assert launch(Launch(("fit", "--json", "--seed=1"), 2, program=program), say=said.append) == 0
     assert said == [
-        "process 1 of 2 was ended by signal 9; all start again from the last checkpoint (restart 1 of at most 3)"
+        "process 1 of 2 was ended by signal 9; restarting all from the last checkpoint (restart 1 of at most 3)"
     ]
     assert (tmp_path / "log").read_text().splitlines()[-2:] == ["resume /a/run --json"] * 2
 

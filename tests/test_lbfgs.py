@@ -17,7 +17,7 @@ from trunkfirst.minimisers import (
     Stopping,
     minimise,
 )
-from trunkfirst.minimisers._journey import advance
+from trunkfirst.minimisers.loop import advance
 
 
 class Rosenbrock(AbstractObjective):

@@ -12,7 +12,7 @@ import mesh_numbers
 import numpy as np
 import pytest
 
-from trunkfirst.devices import current_mesh, spread_rows, use_devices
+from trunkfirst.distributed.mesh import current_mesh, shard_rows, use_devices
 from trunkfirst.errors import UsageError
 from trunkfirst.linear import QR, compress
 
@@ -71,13 +71,13 @@ def test_without_a_mesh_an_array_stays_as_it_is():
     rows = np.arange(6.0).reshape(3, 2)
     with use_devices(None):
         assert current_mesh() is None
-        np.testing.assert_array_equal(spread_rows(rows, axis=1, repeats_last=True), rows)
+        np.testing.assert_array_equal(shard_rows(rows, axis=1, repeats_last=True), rows)
 
 
 def test_a_mesh_of_the_one_device_that_there_is_pads_nothing_and_ends():
     rows = np.arange(6.0).reshape(3, 2)
     with use_devices(jax.devices()):
-        spread = spread_rows(rows, np.float32)
+        spread = shard_rows(rows, np.float32)
         assert spread.sharding.num_devices == 1
         np.testing.assert_array_equal(spread, rows)
     assert current_mesh() is None

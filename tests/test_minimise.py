@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -9,10 +10,24 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import has_same_bits
 from jaxtyping import Array, Float, PRNGKeyArray
+from test_separable import problem as separable
 
+from trunkfirst.checkpoints import keep_checkpoints
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.minimisers import AbstractObjective, Adam, Minimised, Parameters, Step, minimise
+from trunkfirst.minimisers import (
+    LBFGS,
+    AbstractMinimiser,
+    AbstractObjective,
+    Adam,
+    LevenbergMarquardt,
+    LogEntry,
+    Minimised,
+    Parameters,
+    Stopping,
+    minimise,
+)
 
 traces: list[str] = []  # grows whenever Python code of an objective runs, that is when it is traced
 
@@ -74,7 +89,7 @@ def test_compiles_once(kind: type[Bowl]):
 
 @pytest.mark.parametrize(("iterations", "entries"), [(1, 1), (7, 7), (400, 40), (4000, 200)])
 def test_log(iterations: int, entries: int):
-    seen: list[Step] = []
+    seen: list[LogEntry] = []
     result = run(iterations=iterations, stage="trunk", loss_unit=10.0, on_step=seen.append)
     assert result.status == "finished"
     assert result.iterations == iterations
@@ -89,15 +104,15 @@ def test_log(iterations: int, entries: int):
 
 
 def test_remaining_time():
-    step = Step("fit", 10, 40, 1.0, 1.0, 1e-3, seconds=13.0)
+    step = LogEntry("fit", 10, 40, 1.0, 1.0, 1e-3, seconds=13.0)
     # 12 s for the first 5 iterations, most of them for compiling.
-    assert step.remaining_seconds(Step("fit", 5, 40, 1.0, 1.0, 1e-3, seconds=12.0)) == 6.0
+    assert step.remaining_seconds(LogEntry("fit", 5, 40, 1.0, 1.0, 1e-3, seconds=12.0)) == 6.0
     assert math.isnan(step.remaining_seconds(step))
 
 
 @pytest.mark.parametrize("kind", [Bowl, OneRow])
 def test_interrupt_ends_with_what_there_is(kind: type[Bowl]):
-    def stop(step: Step) -> None:
+    def stop(step: LogEntry) -> None:
         if step.iteration == 3:
             raise KeyboardInterrupt
 
@@ -109,7 +124,7 @@ def test_interrupt_ends_with_what_there_is(kind: type[Bowl]):
 
 
 class Stopped(Bowl):
-    """Somebody is quick with Ctrl-C."""
+    """Ctrl-C during the first chunk."""
 
     def value_and_grad(self, parameters: Parameters, *, key: PRNGKeyArray) -> tuple[Float[Array, ""], Parameters]:
         raise KeyboardInterrupt
@@ -131,12 +146,12 @@ def test_divergence_keeps_the_best_finite_parameters():
     assert result.history[-1].best_loss == result.value < 3
 
 
-def test_random_batches_are_judged_on_all_data():
+def test_random_batches_are_evaluated_on_all_data():
     result = run(OneRow, 40, rate=0.5)
     losses = [step.loss for step in result.history]
     assert result.value == min(losses) == result.history[-1].best_loss
     assert result.value == pytest.approx(full_value(result.parameters), rel=1e-12)
-    assert losses[-1] > min(losses)  # a rate at which it does not settle
+    assert losses[-1] > min(losses)  # the rate is too large to converge
 
 
 def test_the_key_decides_the_batches():
@@ -149,6 +164,43 @@ def test_the_key_decides_the_batches():
         ]
     assert np.array_equal(results[0], results[1])
     assert not np.allclose(results[0], results[2])
+
+
+class Crash(BaseException):
+    """Ends the program between two iterations."""
+
+
+@pytest.mark.parametrize("error", [Crash, KeyboardInterrupt])
+@pytest.mark.parametrize(
+    "minimiser", [Adam(0.1), LBFGS(pairs=3), LevenbergMarquardt()], ids=lambda minimiser: type(minimiser).__name__
+)
+def test_an_interrupted_minimisation_is_resumed_to_the_same_bits(
+    minimiser: AbstractMinimiser, error: type[BaseException], tmp_path: Path
+):
+    """Also where the last entry, after which the loop would have stopped, is interrupted."""
+
+    def attempt(last: int = 0) -> Minimised:
+        def stop(entry: LogEntry) -> None:
+            if entry.iteration == last:
+                raise error
+
+        problem, start = separable(1.0, 1e-3)
+        stopping = Stopping(target=0.99 * float(problem.value(start)))
+        return minimise(problem, start, minimiser, iterations=12, key=jr.key(0), stopping=stopping, on_step=stop)
+
+    with jax.enable_x64(True):
+        whole = attempt()
+        for last in (1, whole.iterations):
+            with keep_checkpoints(tmp_path, interval=0), pytest.raises(error):
+                attempt(last)
+        for _ in range(2):  # the second time it is finished already
+            with keep_checkpoints(tmp_path, interval=0):
+                resumed = attempt()
+            assert has_same_bits(
+                *((end.parameters, end.state.parameters, end.state.memory) for end in (resumed, whole))
+            )
+            assert [entry.loss for entry in resumed.history] == [entry.loss for entry in whole.history]
+            assert resumed.status == whole.status == "finished"
 
 
 @pytest.mark.parametrize("iterations", [0, -3])

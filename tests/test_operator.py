@@ -10,7 +10,8 @@ import pytest
 from helpers import central_difference, fitted, make_operator, random_like, waves
 
 from trunkfirst.errors import DataError, PrecisionError, UsageError
-from trunkfirst.networks import Identity, Operator, Standardise, _operator
+from trunkfirst.networks import Identity, Operator, Standardise
+from trunkfirst.networks import operator as operator_module
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 2))
@@ -71,7 +72,7 @@ def test_predict_is_the_call_in_numpy(stacked: bool, dtype: type):
 def test_predict_in_blocks(monkeypatch: pytest.MonkeyPatch):
     operator = standardised()
     whole = operator.predict(INPUTS, POINTS)
-    monkeypatch.setattr(_operator, "_BLOCK_NUMBERS", 3 * len(POINTS))
+    monkeypatch.setattr(operator_module, "_BLOCK_NUMBERS", 3 * len(POINTS))
     assert np.allclose(operator.predict(INPUTS, POINTS), whole, rtol=0, atol=1e-14)
 
 

@@ -17,6 +17,7 @@ ROOT = Path(trunkfirst.__file__).parent
 DESIGNED = (
     "errors",
     "files",
+    "distributed",
     "workers",
     "data",
     "problems",
@@ -33,7 +34,8 @@ DESIGNED = (
     "runs",
     "estimator",
     "report",
-    "serving",
+    "exporters",
+    "serve",
     "cli",
 )
 ROOMS = tuple(room for room in DESIGNED if (ROOT / room / "__init__.py").is_file())

@@ -54,5 +54,5 @@ def test_wheel_is_small_and_complete(tmp_path):
     inside = set(zipfile.ZipFile(wheel).namelist())
     parts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "trunkfirst").rglob("*") if path.is_file()}
     assert {part for part in parts if "__pycache__" not in part} <= inside
-    assert {"trunkfirst/report/template.html", "trunkfirst/serving/explorer/page.html"} <= inside
+    assert {"trunkfirst/report/template.html", "trunkfirst/exporters/page/page.html"} <= inside
     assert not [name for name in inside if not name.startswith(("trunkfirst/", "trunkfirst-"))]

@@ -13,7 +13,7 @@ import scipy.io
 from helpers import read_file
 
 from trunkfirst.data import AnyData, InputFunction, OperatorData, ScatteredData, read_data, write_data
-from trunkfirst.data._arrays import arrays_from_data
+from trunkfirst.data.named_arrays import arrays_from_data
 from trunkfirst.errors import DataError
 from trunkfirst.files import read_npz, write_npz
 
@@ -227,7 +227,7 @@ def test_csv_with_and_without_titles(tmp_path: Path):
 
 @pytest.mark.parametrize("data", [CHANNELS, SCATTERED], ids=["channels", "scattered"])
 def test_csv_holds_two_axes(tmp_path: Path, data: AnyData):
-    with pytest.raises(DataError, match=r"shape \(3, 4, 2\) does not go into CSV.*use .npz"):
+    with pytest.raises(DataError, match=r"shape \(3, 4, 2\) does not fit into CSV.*use .npz"):
         write_data(data, tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""What the report says about training: time, encoder, limit, kernel baseline, active neurons, trouble."""
+"""What the report says about training: time, model selection, limits, baseline, active neurons, failures."""
 
 import json
 import math
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_report import metrics, rows, write_comparison, write_run
+from report_runs import metrics, rows, write_comparison, write_run
 
 from trunkfirst.errors import CorruptFileError
 from trunkfirst.files import verify_manifest
 from trunkfirst.report import write_report
-from trunkfirst.report._run import read_run
+from trunkfirst.report.run_files import read_run
 
 RATIO = "Trunk loss ÷ lowest loss"
 LIMIT = "Lowest loss any trunk of this width allows"
@@ -62,9 +62,13 @@ def test_time_runs_through_all_steps(tmp_path: Path):
     np.testing.assert_allclose(clock["branch"].places[[0, -1]], [1.6, 2.5])
 
 
-def test_a_trunk_goes_on_with_smaller_ridges(tmp_path: Path):
+def test_stages_of_a_trunk_are_one_curve(tmp_path: Path):
     folder = write_run(tmp_path / "run")
-    stages = {"start 1": (5, 0.3), "trunk": (10, 0.5), "trunk, ridge 1e-05": (20, 0.7)}  # iterations go on
+    stages = {
+        "start 1": (5, 0.3),
+        "trunk": (10, 0.5),
+        "trunk, ridge 1e-05": (20, 0.7),
+    }  # iterations are counted through
     lines = [
         {"stage": stage, "iteration": i, "loss": 1 / (1 + i), "seconds": s * i / n}
         for stage, (n, s) in stages.items()
@@ -74,6 +78,22 @@ def test_a_trunk_goes_on_with_smaller_ridges(tmp_path: Path):
     run = read_run(change(folder, trunk={"seconds": 2.0}))
     np.testing.assert_array_equal(run.history["trunk"].places, [9, 10, 19, 20])
     np.testing.assert_allclose(run.clock["trunk"].places[[1, 3]], [1.3, 2.0])
+
+
+def test_the_caption_says_where_the_smallest_loss_rises(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    assert "A thick line rises" not in write_report(folder).read_text()
+    lines = [
+        {"stage": stage, "iteration": i, "loss": loss, "best_loss": loss, "seconds": 1.0}
+        for stage, i, loss in (("trunk", 1, 0.5), ("trunk", 2, 0.25), ("trunk, ridge 1e-05", 3, 0.4))
+    ]
+    (folder / "history.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert "A thick line rises where a new stage" in write_report(folder).read_text()
+
+
+def test_means_over_seeds_end_with_the_shortest(tmp_path: Path):
+    page = write_report(write_comparison(tmp_path)).read_text()
+    assert "averaged over seeds (2 of two-step (2ST), 2 of monolithic (VAN)) up to the last iteration" in page
 
 
 def test_drawn_against_time_where_seconds_are_recorded(tmp_path: Path):
@@ -94,7 +114,7 @@ def test_error_against_time_has_a_mark_for_every_run(tmp_path: Path):
     assert alt is not None
     assert alt[1].count("two-step (2ST) 7.89e-4 after 2.5 seconds") == 2
     assert alt[1].count("monolithic (VAN) 4.56e-3 after 1.5 seconds") == 2
-    assert f"1.23e-5 is a regression that trains no network at all ({KERNEL})" in text_of(page)
+    assert f"1.23e-5 is a regression that trains no network ({KERNEL})" in text_of(page)
 
 
 def test_one_run_alone_is_not_drawn_against_time(tmp_path: Path):
@@ -102,69 +122,83 @@ def test_one_run_alone_is_not_drawn_against_time(tmp_path: Path):
     assert not (tmp_path / "figures" / "error-time.svg").exists()
 
 
-# -- encoder
+# -- model selection
+
+
+def searched(errors: dict[str, Any], settings: dict[str, tuple[str, str, str]], name: str) -> dict[str, Any]:
+    """The part `chosen` of the metrics; settings are branch, encoder and weights."""
+    keys = ("branch", "encoder", "weights")
+    candidates = {each: dict(zip(keys, values, strict=True)) for each, values in settings.items()}
+    return {"candidate": name, "validation_errors": errors, "candidates": candidates}
 
 
 @pytest.mark.parametrize(
     ("chosen", "reason"),
     [
-        ("log", "“log”, because its validation error of 2.00e-4 is the smallest of 4 candidates."),
-        ("standardise", "simplest that does nearly as well as the best (“log”, 2.00e-4)."),
+        ("log", "“log” was chosen: its validation error of 2.00e-4 is the smallest of 4 candidates."),
+        ("standardise", "its validation error of 2.20e-4 is nearly that of the best (“log”, 2.00e-4)"),
     ],
 )
-def test_the_encoder_is_explained(tmp_path: Path, chosen: str, reason: str):
+def test_the_choice_of_an_encoder_is_explained(tmp_path: Path, chosen: str, reason: str):
     errors = {"standardise": 2.2e-4, "log": 2e-4, "inverse": None, "principal:4": 1e-3}
-    page = page_of_one(tmp_path, chosen={"encoder": chosen, "validation_errors": errors})
+    settings = {name: ("network", name, "relative") for name in errors}
+    page = page_of_one(tmp_path, chosen=searched(errors, settings, chosen))
     assert reason in text_of(page)
     found = {row[0]: row[1:] for row in rows(page) if row and row[0] in errors}
     assert list(found) == ["log", "standardise", "principal:4", "inverse"]  # the best first
     assert [name for name, row in found.items() if row[-1] == "✓ chosen"] == [chosen]
-    assert found["principal:4"][:2] == ["the first 4 principal coordinates of the input", "1.00e-3"]
+    assert found["principal:4"][:2] == ["the first 4 principal components of the input", "1.00e-3"]
     assert found["inverse"][1] == "not finite"
 
 
 @pytest.mark.parametrize("chosen", [None, {}, {"encoder": "log"}, {"encoder": "log", "validation_errors": {}}])
-def test_nothing_is_said_of_an_encoder_nobody_chose(tmp_path: Path, chosen: dict | None):
-    assert "What was chosen" not in page_of_one(tmp_path, chosen=chosen)
+def test_there_is_no_section_without_a_search(tmp_path: Path, chosen: dict | None):
+    assert "Model selection" not in page_of_one(tmp_path, chosen=chosen)
 
 
-def test_a_choice_of_the_branch_is_explained(tmp_path: Path):
-    errors = {
-        "linear, none, relative": 1e-2,
-        "kernel, f=log,g=principal:2, none": 1e-4,
-        "network, standardise": 2e-3,
-        "network, standardise, decay 1e-06": 1e-3,
+def test_the_choice_of_a_branch_is_explained(tmp_path: Path):
+    errors = {"a": 1e-2, "b": 1e-4, "c": 2e-3, "d": 1e-3, "e": 1e-5}
+    settings = {
+        "a": ("linear", "none", "relative"),
+        "b": ("kernel", "f=log,g=principal:2", "none"),
+        **dict.fromkeys("cde", ("network", "standardise", "relative")),
     }
-    best = "kernel, f=log,g=principal:2, none"
-    chosen = {"encoder": "f=log,g=principal:2", "branch": "kernel", "candidate": best, "validation_errors": errors}
-    page = page_of_one(tmp_path, chosen=chosen | {"best_network": "network, standardise, decay 1e-06"})
-    text = text_of(page)
-    assert f"The branch is “{best}”, because its validation error of 1.00e-4 is the smallest of 4" in text
-    assert "The best network among them is “network, standardise, decay 1e-06” with 1.00e-3." in text
-    meanings = {row[0]: row[1] for row in rows(page) if row and row[0] in errors}
-    assert meanings == {
-        "linear, none, relative": (
-            "a linear regression on the numbers as they are, samples weighted relative to their size"
+    chosen = searched(errors, settings, "b") | {"best_network": "d"}
+    chosen["candidates"]["d"]["decay"] = 1e-6
+    chosen["candidates"]["e"]["is_trained"] = False  # only a first look at the encoder: not compared
+    page = page_of_one(tmp_path, chosen=chosen)
+    assert "“b” was chosen: its validation error of 1.00e-4 is the smallest of 4 candidates." in text_of(page)
+    assert "The best network is “d” with 1.00e-3." in text_of(page)
+    network = "network on values standardised to mean 0 and deviation 1, samples weighted by relative error"
+    assert {row[0]: row[1] for row in rows(page) if row and row[0] in errors} == {
+        "a": "linear regression on raw values, samples weighted by relative error",
+        "b": (
+            "kernel regression on f: logarithms of positive values, standardised; "
+            "g: the first 2 principal components of the input, samples weighted equally"
         ),
-        best: (
-            "a kernel regression on f: logarithms of positive numbers, standardised; "
-            "g: the first 2 principal coordinates of the input, all samples alike"
-        ),
-        "network, standardise": "a network on every number shifted and scaled to mean 0 and deviation 1",
-        "network, standardise, decay 1e-06": (
-            "a network on every number shifted and scaled to mean 0 and deviation 1, decay 1e-06"
-        ),
+        "c": network,
+        "d": f"{network}, decay 1e-06",
+        "e": f"{network}, hidden layers not trained",
     }
 
 
-def test_runs_with_different_choices_are_told_apart(tmp_path: Path):
+def test_searches_of_version_0_1_are_read(tmp_path: Path):
+    errors = {"linear, none": 1e-2, "kernel, log": 1e-4}
+    chosen = {"encoder": "log", "branch": "kernel", "candidate": "kernel, log", "validation_errors": errors}
+    page = page_of_one(tmp_path, chosen=chosen)
+    assert ["kernel, log", "1.00e-4", "✓ chosen"] in rows(page)
+    page = page_of_one(tmp_path, chosen={"encoder": "log", "validation_errors": {"none": 0.1, "log": 0.2}})
+    assert ["log", "2.00e-1", "✓ chosen"] in rows(page)
+
+
+def test_runs_with_different_choices_have_their_own_tables(tmp_path: Path):
     best = {"two-step": "log", "monolithic": "none"}
     chosen = {
         m: {"encoder": e, "validation_errors": {"none": 0.1, "log": 0.2} | {e: 0.01}} for m, e in best.items()
     }
     text = text_of(bare_page(tmp_path, *[(m, s, {"chosen": chosen[m]}) for m in best for s in (0, 1)]))
-    assert "two-step (2ST) seed 0, two-step (2ST) seed 1: The input is encoded by “log”" in text
-    assert "monolithic (VAN) seed 0, monolithic (VAN) seed 1: The input is encoded by “none”" in text
+    assert "two-step (2ST), seed 0; two-step (2ST), seed 1: “log” was chosen" in text
+    assert "monolithic (VAN), seed 0; monolithic (VAN), seed 1: “none” was chosen" in text
 
 
 # -- limit, kernel
@@ -191,7 +225,7 @@ def test_loss_over_limit_only_where_there_is_a_limit(
     assert remark is None or remark in text_of(page)
 
 
-def test_the_kernel_stands_beside_every_branch(tmp_path: Path):
+def test_the_kernel_baseline_is_in_both_tables(tmp_path: Path):
     page = page_of_one(tmp_path, test={"kernel_mean_relative_l2": 1.23e-5})
     assert [f"Test error, mean, {KERNEL}", "1.23e-5"] in rows(page)
     assert ["Mean relative test error", KERNEL, "\u2013", "1.23e-5", "\u2013"] in rows(page)
@@ -209,7 +243,7 @@ def with_anls(folder: Path, **arrays: np.ndarray) -> Path:
 @pytest.mark.parametrize(
     ("problem", "is_there"), [("discontinuous-conductivity", True), ("multiple-inputs", False)]
 )
-def test_active_neurons_beside_the_paper(tmp_path: Path, problem: str, is_there: bool):
+def test_active_neurons_and_the_paper(tmp_path: Path, problem: str, is_there: bool):
     folder = with_anls(write_run(tmp_path / "run", problem=problem), test_errors=np.array([2e-3, 4e-3]))
     page = write_report(folder).read_text()
     assert "Branch loss against iterations. two-step (2ST) ends at 3.00e-5." in page
@@ -234,7 +268,7 @@ def test_contradicting_records_of_active_neurons_are_refused(tmp_path: Path, cha
         write_report(folder)
 
 
-# -- trouble, and what an earlier report left
+# -- failures, and figures of an earlier report
 
 
 def test_a_diverged_run_says_so_in_its_row(tmp_path: Path):
@@ -245,7 +279,7 @@ def test_a_diverged_run_says_so_in_its_row(tmp_path: Path):
     assert ["two-step (2ST)", "1", "finished"] in [row[:3] for row in found]
 
 
-def test_nothing_is_said_of_status_where_all_is_well(tmp_path: Path):
+def test_status_is_left_out_where_all_runs_finished(tmp_path: Path):
     assert "Status" not in bare_page(tmp_path, ("two-step", 0, {}), ("monolithic", 0, {"status": "finished"}))
 
 

@@ -14,11 +14,11 @@ import pytest
 from own_problems import Call, antiderivative
 from test_runs import Listening
 
-from trunkfirst.checkpoints._journal import Journal
+from trunkfirst.checkpoints import Journal
 from trunkfirst.data import write_data
 from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, UsageError
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
-from trunkfirst.minimisers._journey import Journey
+from trunkfirst.minimisers import loop
 from trunkfirst.regressors import ActiveNeurons
 from trunkfirst.runs import RunConfig, compare, fit_own, make_config, resume, run
 
@@ -48,13 +48,12 @@ class Work:
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.done, self.limit, self.written = 0, sys.maxsize, 0
         self.blow: type[BaseException] = Crash
-        go_on, iterate = Journey.go_on, ActiveNeurons._iterate
+        advance_chunk, iterate = loop.advance_chunk, ActiveNeurons._iterate
 
-        def counted(journey: Journey, *rest: Any) -> bool:
-            before = journey.done
-            is_complete = go_on(journey, *rest)
-            self.add(journey.done - before)
-            return is_complete
+        def counted(minimiser: Any, objective: Any, progress: loop.Progress) -> loop.Progress:
+            after = advance_chunk(minimiser, objective, progress)
+            self.add(int(after.state.iteration) - int(progress.state.iteration))
+            return after
 
         def counted_exchange(*arguments: Any) -> Any:
             result = iterate(*arguments)
@@ -68,7 +67,7 @@ class Work:
             return True
 
         monkeypatch.setattr(Journal, "is_due", is_due)
-        monkeypatch.setattr(Journey, "go_on", counted)
+        monkeypatch.setattr(loop, "advance_chunk", counted)
         monkeypatch.setattr(ActiveNeurons, "_iterate", counted_exchange)
 
     def begin(self, limit: int = sys.maxsize) -> None:
@@ -320,7 +319,7 @@ def test_an_interrupt_keeps_what_was_done(
         monkeypatch.setattr(work, "add", terminate)
     got, _, err = call("fit", "--config", toml, "--out", tmp_path / "a", "--quiet")
     assert got == code
-    assert f"go on with: trunkfirst resume {tmp_path / 'a'}" in err
+    assert f"continue with: trunkfirst resume {tmp_path / 'a'}" in err
     assert "Traceback" not in err
     got, out, err = call("resume", tmp_path / "a", "--json")
     assert (got, err) == (0, "")

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trunkfirst.linear import RowFactor, compress
-from trunkfirst.linear import _row_factor as row_factor
+from trunkfirst.linear import RowFactor, compress, low_rank
 
 
 def decaying(rows: int = 300, columns: int = 60, rate: float = 0.7) -> np.ndarray:
@@ -38,7 +37,7 @@ def test_the_factor_of_blocks_is_that_of_all(size: int, rows: int):
 def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if 60 columns were many: 20 rows are kept."""
     for name, value in (("_MOST_COLUMNS", 50), ("_MOST_NUMBERS", 60 * 20), ("_FEWEST_ROWS", 8)):
-        monkeypatch.setattr(row_factor, name, value)
+        monkeypatch.setattr(low_rank, name, value)
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.7, 0.95])

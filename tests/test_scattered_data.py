@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trunkfirst.data import ScatteredData, scattered_from_lists
-from trunkfirst.data._unique import repeated_rows, unique_rows
+from trunkfirst.data.array_checks import repeated_rows, unique_rows
 from trunkfirst.errors import DataError
 
 NAN = np.nan
@@ -84,9 +84,9 @@ P, U = np.ones((2, 1)), np.ones(2)
 BAD_LISTS: list[tuple[list[Any], list[Any], str]] = [
     ([P], [U, U], "points of 1 samples and outputs of 2"),
     ([], [], "points of 0 samples"),
-    ([P, np.ones((2, 2))], [U, U], "points[1]: shape (2, 2) does not go with (2, 1) of points[0]"),
+    ([P, np.ones((2, 2))], [U, U], "points[1]: shape (2, 2) does not match (2, 1) of points[0]"),
     ([P, P], [U, np.ones(3)], "outputs[1]: axis 'points' has 3 entries, but points[1] has 2"),
-    ([P, P], [U, np.ones((2, 2))], "outputs[1]: shape (2, 2) does not go with (2,) of outputs[0]"),
+    ([P, P], [U, np.ones((2, 2))], "outputs[1]: shape (2, 2) does not match (2,) of outputs[0]"),
     ([P, np.ones((0, 1))], [U, np.ones(0)], "points[1]: axis 'points' is empty"),
     ([P, P * NAN], [U, U], "points[1]: 2 of 2 values are not finite"),
     ([P, np.ones(2)], [U, U], "points[1]: expected 2 axes"),
@@ -102,7 +102,7 @@ def test_lists_that_do_not_go_together(points: list[Any], outputs: list[Any], wo
 
 BAD: list[tuple[dict[str, Any], str]] = [
     (with_value("points", (1, 0, 1), NAN), "points: sample 1, point 0 has NaN in some coordinates only"),
-    (with_value("outputs", (1, 2), NAN), "outputs: sample 1, point 2 is NaN, but points has a place there"),
+    (with_value("outputs", (1, 2), NAN), "outputs: sample 1, point 2 is NaN, but points has coordinates there"),
     (with_value("outputs", (0, 2), 1.0), "outputs: sample 0, point 2 has a value, but points is NaN there"),
     (with_value("outputs", (1, 1), np.inf), "outputs: 1 of 9 values are not finite; the first is inf"),
     (with_value("points", (1, 1, 0), -np.inf), "points: 1 of 18 values are not finite"),

@@ -13,8 +13,9 @@ pytest.importorskip("starlette", reason="the server needs the extra serve")
 pytest.importorskip("uvicorn", reason="the server needs the extra serve")
 
 from trunkfirst.networks import Operator
-from trunkfirst.serving import Limits
-from trunkfirst.serving._server_app import make_app
+from trunkfirst.serve import Limits
+from trunkfirst.serve.app import make_app
+from trunkfirst.serve.requests import json_of
 
 RNG = np.random.default_rng(1)
 
@@ -35,6 +36,7 @@ def test_predictions_are_those_of_the_operator(ask: Any, operator: Operator):
     found = json.loads(body)
     assert (status, headers["content-type"]) == (200, "application/json")
     np.testing.assert_allclose(found["outputs"], expected, rtol=1e-13)
+    assert found["is_outlier"] == [False] * 5
     assert found["familiar"] == [True] * 5
     by_name = {"inputs": as_json(g=INPUTS[:, 1:], f=INPUTS[:, :1]), "points": POINTS.tolist()}
     assert json.loads(ask("POST", "/predict", by_name)[2])["outputs"] == found["outputs"]
@@ -47,6 +49,7 @@ def test_npz_goes_in_and_out(ask: Any, operator: Operator):
         assert (status, headers["content-type"]) == (200, "application/x-npz")
         with np.load(io.BytesIO(body)) as found:
             np.testing.assert_allclose(found["outputs"], expected, rtol=1e-13)
+            assert not found["is_outlier"].any()
             assert found["familiar"].all()
             assert found["half_width"].shape == (7,)
             assert found["level"] == 0.9
@@ -69,9 +72,10 @@ def test_intervals_are_those_of_the_nearest_training_points(ask: Any, served_run
 
 
 @pytest.mark.parametrize("value", [9.0, 1e200, 1.7e308])
-def test_strange_inputs_are_marked(ask: Any, value: float):
+def test_outliers_are_marked(ask: Any, value: float):
     status, _, body = ask("POST", "/predict", as_json(inputs=[[1.5, 1.5, 1.5], [1.5, value, 1.5]]))
     assert status == 200
+    assert json.loads(body)["is_outlier"] == [False, True]
     assert json.loads(body)["familiar"] == [True, False]
 
 
@@ -84,8 +88,6 @@ def test_channels_have_their_axis(server_bench: Any, ask: Any, tmp_path: Path):
 
 
 def test_long_answers_are_the_same_text(server_bench: Any):
-    from trunkfirst.serving._requests import json_of
-
     for shape in ((3, 5000), (9001,), (700, 3, 4)):
         array = RNG.normal(size=shape)
         assert json_of(array) == json.dumps(array.tolist())

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import importlib.util
 import json
 import socket
 import threading
@@ -17,8 +18,9 @@ pytest.importorskip("starlette", reason="the server needs the extra serve")
 pytest.importorskip("uvicorn", reason="the server needs the extra serve")
 
 from trunkfirst.errors import MissingExtraError, UsageError
-from trunkfirst.serving import Limits, _server, _server_app, serve
-from trunkfirst.serving._server_app import make_app
+from trunkfirst.serve import Limits, serve
+from trunkfirst.serve import app as application
+from trunkfirst.serve.app import make_app
 
 TOKEN = "a token of many letters"
 MANY = "2,100,000 numbers are asked for; at most 2,000,000"
@@ -138,7 +140,7 @@ def test_faults_are_answered_without_a_stack_trace(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(_server_app, "read_request", fail)
+    monkeypatch.setattr(application, "read_request", fail)
     sent: list[Any] = []
 
     async def go() -> None:
@@ -161,13 +163,13 @@ def test_faults_are_answered_without_a_stack_trace(
 def test_too_many_predictions_are_sent_away(served_run: Path, server_bench: Any, monkeypatch: pytest.MonkeyPatch):
     small = make_app(served_run, limits=Limits(waiting=2))
     is_open = threading.Event()
-    read = _server_app.read_request
+    read = application.read_request
 
     def wait(*arguments: Any, **options: Any) -> Any:
         is_open.wait(10)
         return read(*arguments, **options)
 
-    monkeypatch.setattr(_server_app, "read_request", wait)
+    monkeypatch.setattr(application, "read_request", wait)
     question = ("POST", "/predict", JSON, json.dumps(as_json(inputs=INPUTS)).encode())
 
     async def go() -> list[int]:
@@ -229,6 +231,6 @@ def test_a_taken_port_is_named(served_run: Path, call: Call):
 
 
 def test_missing_packages_are_named(served_run: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_server.importlib.util, "find_spec", lambda name: None if name == "uvicorn" else name)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else name)
     with pytest.raises(MissingExtraError, match=r"trunkfirst\[serve\]"):
         serve(served_run)

@@ -2,6 +2,7 @@
 
 import dataclasses as dc
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,15 +18,23 @@ from trunkfirst.data import (
     InputFunction,
     OperatorData,
     ShardedData,
+    ShardFolder,
     check_data,
     read_data,
     shard_data,
     write_data,
     write_shards,
 )
-from trunkfirst.data import _shards as shards_module
-from trunkfirst.data._arrays import arrays_from_data
-from trunkfirst.errors import CorruptFileError, DataError, MemoryNeedError, OutputExistsError, UsageError
+from trunkfirst.data import sharded_data as shards_module
+from trunkfirst.data.named_arrays import arrays_from_data
+from trunkfirst.errors import (
+    CorruptFileError,
+    DataError,
+    MemoryNeedError,
+    OutputExistsError,
+    OutputNotWritableError,
+    UsageError,
+)
 from trunkfirst.files import map_npz, read_npz, write_npz
 from trunkfirst.runs import _needs
 
@@ -225,7 +234,7 @@ def test_writing_that_was_broken_off_is_no_data(tmp_path: Path):
     ("change", "message"),
     [
         ({"points": PLAIN.points + 1}, "points: block 1"),
-        ({"sample_weights": np.ones(23)}, "sample_weights: given in one"),
+        ({"sample_weights": np.ones(23)}, "sample_weights: given in only one"),
         ({"inputs": np.ones((23, 3))}, "inputs: a sample has shape"),
         ({"outputs": PLAIN.outputs.astype(np.float32)}, "outputs: a sample .* type float32"),
     ],
@@ -235,6 +244,68 @@ def test_blocks_must_agree(change: dict[str, Any], message: str, tmp_path: Path)
         write_shards([PLAIN, dc.replace(PLAIN, **change)], tmp_path / "a")
     with pytest.raises(DataError, match="no samples"):
         write_shards([], tmp_path / "b")
+
+
+# -- folders of shards of any arrays
+
+
+def test_folder_round_trip(tmp_path: Path):
+    folder = ShardFolder(tmp_path / "new" / "data")
+    digests = {n: folder.write(n, {"a": np.full(3, float(n)), "b": np.arange(n)}) for n in (2, 0)}
+    folder.write_index(digests, about={"problem": "x"})
+    assert folder.read_index() == digests
+    arrays = folder.read(2, digests[2])
+    assert np.array_equal(arrays["a"], np.full(3, 2.0))
+    assert np.array_equal(arrays["b"], np.arange(2))
+
+
+def test_same_arrays_give_the_same_bytes(tmp_path: Path):
+    arrays = {"a": np.linspace(0, 1, 7)}
+    assert ShardFolder(tmp_path / "1").write(0, arrays) == ShardFolder(tmp_path / "2").write(0, arrays)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_damage_of_a_folder_is_noticed(tmp_path: Path, damage: str):
+    folder = ShardFolder(tmp_path)
+    digest = folder.write(0, {"a": np.ones(100)})
+    spoil(folder.shard_path(0), damage)
+    with pytest.raises(CorruptFileError, match="shard-00000"):
+        folder.read(0, digest)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"sha256": []}', '{"sha256": {"other.npz": "0"}}', '{"sha256": null}']
+)
+def test_damaged_index_is_noticed(tmp_path: Path, text: str):
+    (tmp_path / "index.json").write_text(text)
+    with pytest.raises(CorruptFileError, match=r"index\.json"):
+        ShardFolder(tmp_path).read_index()
+
+
+def test_no_index_means_no_shards(tmp_path: Path):
+    assert ShardFolder(tmp_path / "absent").read_index() == {}
+
+
+@pytest.mark.parametrize("arrays", [{}, {"a": np.ones(3)}, {"a": np.ones(())}, {"b": np.ones((2, 3))}])
+def test_a_shard_of_other_shapes_is_never_spread_over_all_samples(tmp_path: Path, arrays: dict[str, np.ndarray]):
+    folder = ShardFolder(tmp_path)
+    digest = folder.write(0, arrays)
+    with pytest.raises(CorruptFileError, match=r"a has shape .*expected \(2, 3\)"):
+        folder.read(0, digest, shapes={"a": (2, 3)})
+
+
+def test_what_a_killed_maker_left_is_removed(tmp_path: Path):
+    left = tmp_path / ".shard-00003.npz.tmp-x"
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    ShardFolder(tmp_path).write(0, {"a": np.ones(1)})
+    assert not left.exists()
+
+
+def test_folder_that_cannot_be_made(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputNotWritableError, match="data folder"):
+        ShardFolder(tmp_path / "file" / "data").write(0, {"a": np.ones(1)})
 
 
 # -- one file and shards

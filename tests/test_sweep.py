@@ -19,6 +19,7 @@ from test_resume import assert_same, without_seconds
 from trunkfirst.checkpoints import lock_folder
 from trunkfirst.cli._app import main
 from trunkfirst.data import write_data
+from trunkfirst.distributed.pools import Lost, on_processes
 from trunkfirst.errors import (
     FailedRunsError,
     FolderInUseError,
@@ -30,8 +31,7 @@ from trunkfirst.errors import (
 from trunkfirst.files import read_json, read_toml, verify_manifest, write_json
 from trunkfirst.report import write_sweep
 from trunkfirst.runs import Row, Sweep, make_grid, run
-from trunkfirst.runs._sweep import _is_done
-from trunkfirst.workers import Lost, on_processes
+from trunkfirst.runs.sweeps import is_finished
 
 PROBLEM: dict[str, Any] = {"problem": "nonlinear-conductivity"}
 SETTINGS = """
@@ -222,10 +222,10 @@ def test_the_same_again_keeps_what_is_done_and_other_settings_are_refused(swept:
 def test_a_damaged_run_is_not_kept(swept: Path, tmp_path: Path):
     folder = tmp_path / "run"
     shutil.copytree(swept / "width=4,seed=0", folder)
-    assert _is_done(folder)
+    assert is_finished(folder)
     (folder / "metrics.json").write_text("{}")
     with pytest.warns(RuntimeWarning, match=r"metrics\.json is damaged.*made again"):
-        assert not _is_done(folder)
+        assert not is_finished(folder)
     assert not folder.exists()
 
 

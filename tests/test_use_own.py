@@ -152,6 +152,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         "auto needs validation samples",
     ),
     "no key": (["--data", "DATA", "--key", "inputs"], 2, "is not KEY=NAME"),
+    "two keys": (["--data", "DATA", "--key", "inputs=a", "--key", "inputs=b"], 2, "--key inputs is given twice"),
     "no such name": (["--data", "DATA", "--key", "inputs=a"], 6, "a"),
     "no time": (["--data", "DATA", "--minutes", "0"], 2, "--minutes"),
     "no earlier fit": (["--data", "DATA", "--from", "absent"], 10, "absent: no such run"),
@@ -178,7 +179,7 @@ BAD_USE: dict[str, tuple[list[str], int, str]] = {
     "wrong dimension": (
         ["predict", "RUN", "--inputs", "NEW", "--points", "PLANE", "--out", "u.npz"],
         6,
-        "expected 1 numbers a row",
+        "points: expected 1 coordinates on axis 1",
     ),
     "no such level": (
         ["predict", "RUN", "--inputs", "NEW", "--out", "u.npz", "--level", "0.99"],

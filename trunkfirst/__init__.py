@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from .estimator import TwoStepDeepONet
     from .evaluation import Evaluation, evaluate
+    from .exporters import export
     from .linear import QR, SVD
     from .minimisers import LBFGS, Adam, LevenbergMarquardt
     from .networks import Operator, load, save
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         ProjectedNetwork,
         SklearnRegressor,
     )
-    from .serving import export
     from .training import (
         BasisInputs,
         Batches,
@@ -73,6 +73,7 @@ _ROOMS = {
     ),
     "estimator": ("TwoStepDeepONet",),
     "evaluation": ("Evaluation", "evaluate"),
+    "exporters": ("export",),
     "linear": ("QR", "SVD"),
     "minimisers": ("LBFGS", "Adam", "LevenbergMarquardt"),
     "networks": ("Operator", "load", "save"),
@@ -86,7 +87,6 @@ _ROOMS = {
         "ProjectedNetwork",
         "SklearnRegressor",
     ),
-    "serving": ("export",),
     "training": (
         "BasisInputs",
         "Batches",

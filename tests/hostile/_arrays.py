@@ -146,7 +146,7 @@ def encrypted(folder: Path) -> Path:
     return patched(archive(folder, ("a.npy", npy())), b"PK\1\2", 8, b"\1")
 
 
-@case(read_npz, "in a way that NumPy does not")
+@case(read_npz, "has a compression that NumPy does not use")
 def lzma_with_a_dictionary_of_its_own(folder: Path) -> Path:
     return archive(folder, ("a.npy", npy()), method=zipfile.ZIP_LZMA)
 

@@ -39,7 +39,7 @@ def mat_bomb(folder: Path) -> Path:
     return mat(folder, struct.pack("<II", 15, len(content)) + content)
 
 
-@case(read_mat, "longer than what holds it")
+@case(read_mat, "longer than the data around it")
 def mat_element_longer_than_the_file(folder: Path) -> Path:
     return mat(folder, struct.pack("<II", 14, 2**31))
 

@@ -99,13 +99,13 @@ def weights_that_overlap() -> bytes:
     return tensors({"a": entry, "b": entry}, bytes(8))
 
 
-@weights("stands there twice")
+@weights("is given twice")
 def weights_of_one_name() -> bytes:
     entry = b'"a": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}'
     return tensors(b"{" + entry + b", " + entry + b"}", bytes(8))
 
 
-@weights("inside each other")
+@weights("nested")
 def weights_with_a_deep_header() -> bytes:
     return tensors(b"[" * 10**5 + b"]" * 10**5)
 
@@ -204,7 +204,7 @@ def encoder_of_another_width(fields: dict[str, Any], arrays: dict[str, np.ndarra
     fields["encoder"] = {"part": "Coefficients", "fields": {"matrix": place}}
 
 
-@model("inside each other")
+@model("nested")
 def chain_of_a_thousand_chains(fields: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     for _ in range(300):
         fields["encoder"] = {"part": "Chain", "fields": {"parts": [fields["encoder"]]}}

@@ -19,17 +19,17 @@ def written(folder: Path, name: str, content: bytes) -> Path:
     return folder / name
 
 
-@case(read_json, "inside each other")
+@case(read_json, "nested")
 def json_of_lists_in_lists(folder: Path) -> Path:
     return written(folder, "x.json", b"[" * 10**5 + b"]" * 10**5)
 
 
-@case(read_json, "inside each other")
+@case(read_json, "nested")
 def json_of_objects_in_objects(folder: Path) -> Path:
     return written(folder, "x.json", b'{"a":' * 10**5 + b"1" + b"}" * 10**5)
 
 
-@case(read_json, "stands there twice")
+@case(read_json, "is given twice")
 def json_with_a_key_twice(folder: Path) -> Path:
     return written(folder, "x.json", b'{"samples": 1, "samples": 2}')
 
@@ -64,7 +64,7 @@ def toml_of_lists_in_lists(folder: Path) -> Path:
     return written(folder, "c.toml", b"a = " + b"[" * 10**5 + b"]" * 10**5)
 
 
-@case(load_config, "inside each other")
+@case(load_config, "nested")
 def toml_of_a_deep_key(folder: Path) -> Path:
     return written(folder, "c.toml", b"a." * 5000 + b"a = 1")
 

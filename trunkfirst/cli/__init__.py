@@ -12,11 +12,11 @@ def main() -> None:
     try:
         code = run()
     except Exception as error:
-        from ..devices import fail
+        from ..distributed.processes import unexpected_error_code
 
-        code = fail(error)
+        code = unexpected_error_code(error)
     if "jax" in sys.modules:
-        from ..devices import leave_processes
+        from ..distributed.processes import leave_processes
 
         code = leave_processes(code)
     sys.exit(code)

@@ -9,12 +9,12 @@ from typer.exceptions import TyperException
 
 from .._version import __version__
 from ..errors import TrunkfirstError, UsageError
-from ._data_app import data_app
-from ._launch_app import LAUNCH_SETTINGS, launch
-from ._sweep_app import sweep
 from ._theory_app import diagnose, sensors, study
+from .data_commands import data_app
+from .deploy import export, serve
+from .parallel import LAUNCH_SETTINGS, launch, sweep
 from .train import compare, fit, resume, run
-from .use import doctor, evaluate, export, predict, report, serve
+from .use import doctor, evaluate, predict, report
 
 app = typer.Typer(
     name="trunkfirst",

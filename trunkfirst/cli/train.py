@@ -153,8 +153,8 @@ def fit(
     Example: trunkfirst fit --data my.npz --out runs/mine
     """
     from .. import runs
+    from ..data import parse_keys
     from ..files import verify_run
-    from ._own_data import parse_keys
     from ._settings import fit_values
 
     is_leader = _join_processes()
@@ -188,7 +188,7 @@ def resume(
     Example: trunkfirst resume runs/mine
     """
     from .. import runs
-    from ._sweep import show_sweep
+    from .parallel import show_sweep
 
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such run")
@@ -212,10 +212,10 @@ def resume(
 
 def _join_processes() -> bool:
     """Join the other processes of a launcher, if any; True in the one that prints and writes the report."""
-    from ..devices import is_first, join_processes
+    from ..distributed.processes import is_leader, join_processes
 
     join_processes()
-    return is_first()
+    return is_leader()
 
 
 def _with_devices(settings: list[str] | None, devices: int | None) -> list[str]:

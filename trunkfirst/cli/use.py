@@ -34,8 +34,8 @@ def evaluate(
     import numpy as np
 
     from .. import evaluation
-    from ..data import read_data
-    from ._own_data import in_memory, parse_keys
+    from ..data import parse_keys, read_data
+    from .data_commands import in_memory
 
     operator, memory = _load(folder)
     samples = _test_samples(folder) if data is None else in_memory(read_data(data, keys=parse_keys(keys or [])))
@@ -45,7 +45,7 @@ def evaluate(
     if memory.intervals is not None and np.array_equal(samples.points, memory.intervals.points):
         test["coverage"] = memory.intervals.coverage(found.predictions, samples.outputs)
     if memory.familiarity is not None:
-        test["outlier_inputs"] = int(memory.familiarity.is_strange(inputs).sum())
+        test["outlier_inputs"] = int(memory.familiarity.is_outlier(inputs).sum())
         test["strange_inputs"] = test["outlier_inputs"]  # the name before 0.2
     if json:
         print_json({"test": test})
@@ -89,7 +89,7 @@ def predict(
         half = memory.intervals.half_width(places, level)
         arrays |= {"lower": outputs - half, "upper": outputs + half}
     novelty = memory.familiarity
-    is_outlier = np.zeros(len(values), bool) if novelty is None else novelty.is_strange(values)
+    is_outlier = np.zeros(len(values), bool) if novelty is None else novelty.is_outlier(values)
     # the second is the name before 0.2
     write_npz(out, arrays | {"is_outlier": is_outlier, "is_strange": is_outlier})
     outliers = int(is_outlier.sum())
@@ -112,69 +112,25 @@ def report(
 
     Example: trunkfirst report runs/mine
     """
-    from ._report import report_command
+    from ..files import verify_manifest
+    from ..report import write_report, write_sweep
 
-    return report_command(folder, json=json, quiet=quiet)
-
-
-def export(
-    folder: RunFolder,
-    to: Annotated[
-        str,
-        typer.Option(
-            help="onnx (onnxruntime, any language), stablehlo (JAX), numpy (a Python file that needs only NumPy), "
-            "html (an interactive explorer in a browser)."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.py or page.html.")],
-    precision: Annotated[
-        str | None, typer.Option(help="single or double.", show_default="the operator's own")
-    ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> int:
-    """Write a trained operator to one file for other programs.
-
-    The file does not need this library. It computes outputs from inputs and points in physical units, with
-    encoders, branch, trunk and output map. Single precision is refused if it changes the outputs by more than
-    1e-5. The html page has sliders for the inputs and draws the predicted field; it works offline.
-
-    Example: trunkfirst export runs/mine --to onnx --out model.onnx
-    """
-    from ._export import export_command
-
-    return export_command(folder, to=to, out=out, precision=precision, json=json, quiet=quiet)
-
-
-def serve(
-    folder: RunFolder,
-    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's needs --token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")] = 8000,
-    token: Annotated[
-        str | None,
-        typer.Option(help="Token that clients must send.", envvar="TRUNKFIRST_TOKEN", show_default=False),
-    ] = None,
-    limit_mib: Annotated[float, typer.Option(min=0.001, max=1024, help="Largest request body in MiB.")] = 8.0,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> int:
-    """Serve a trained operator over HTTP.
-
-    A page is at /, predictions are at /predict. Needs: pip install 'trunkfirst[serve]'
-
-    Example: trunkfirst serve runs/mine
-    """
-    from ._serve import serve_command
-
-    return serve_command(folder, host=host, port=port, token=token, limit_mib=limit_mib, json=json, quiet=quiet)
+    for each in (folder, *(path.parent for path in sorted(folder.glob("*/metrics.json")))):
+        if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):
+            # Runs of a comparison may have been diagnosed later; each has its own manifest.
+            verify_manifest(each, but=("*report.html", "*figures/*", "*/diagnosis.*"))
+    page = write_sweep(folder) if (folder / "sweep.json").is_file() else write_report(folder)
+    if json:
+        print_json({"report": str(page)})
+    else:
+        say(f"report: {page}", quiet=quiet)
+    return 0
 
 
 def doctor(json: Json = False, quiet: Quiet = False) -> int:
     """Check whether this machine is ready.
 
-    Shows versions, devices, double precision and write access to the cache. The exit code is 1 if it is not.
+    Shows versions, devices, double precision and write access to the cache. Exits with 1 if a run would fail.
 
     Example: trunkfirst doctor
     """

@@ -1,17 +1,12 @@
-"""Operator data: containers, checks, splits, shards, reading and writing. NumPy only."""
+"""Data of an operator: containers, checks, splits, shards, reading and writing. NumPy only."""
 
-from ._arrays import AnyData
-from ._check import DataCheck, check_data
-from ._evenly import evenly
-from ._exchange import read_data, read_inputs, read_points, write_data
-from ._input_functions import InputFunction
-from ._operator_data import OperatorData
-from ._scattered_data import ScatteredData, scattered_from_lists
-from ._shard_file import shard_data
-from ._sharded_data import ShardedData, is_sharded, some_indices, write_shards
-from ._shards import ShardFolder
-from ._spectrum import Spectrum, spectrum
-from ._split import Split
+from .array_checks import evenly, some_indices
+from .data_check import DataCheck, Spectrum, check_data, spectrum
+from .named_arrays import AnyData, parse_keys
+from .operator_data import InputFunction, OperatorData, Split
+from .read_write import read_data, read_inputs, read_points, shard_data, write_data
+from .scattered_data import ScatteredData, scattered_from_lists
+from .sharded_data import ShardedData, ShardFolder, is_sharded, open_shards, write_shards
 
 __all__ = [
     "AnyData",
@@ -26,6 +21,8 @@ __all__ = [
     "check_data",
     "evenly",
     "is_sharded",
+    "open_shards",
+    "parse_keys",
     "read_data",
     "read_inputs",
     "read_points",

@@ -1,39 +1,36 @@
-"""Errors on data that took no part in training, and how far a prediction can be trusted."""
+"""Errors on unseen data, their sources, prediction intervals and out-of-distribution inputs."""
 
-from ._budget import (
-    Chain,
-    ErrorBudget,
-    basis_values,
-    error_budget,
-    input_weights,
-    nearest_samples,
-    trunk_basis,
+from .budget import ErrorBudget, basis_values, error_budget, input_weights, nearest_samples, trunk_basis
+from .evaluate import Evaluation, conditional_optimum, evaluate, kernel_baseline, predict_at
+from .intervals import (
+    LEVELS,
+    Intervals,
+    Novelty,
+    conformal_intervals,
+    conformal_quantile,
+    fit_novelty,
+    intervals_from,
+    novelty_from,
 )
-from ._evaluate import Evaluation, conditional_optimum, evaluate, field_errors, predict_at
-from ._familiarity import Familiarity, familiarity_from, learn_familiarity
-from ._intervals import LEVELS, Intervals, conformal_intervals, conformal_quantile, intervals_from
-from ._kernel import kernel_baseline
 
 __all__ = [
     "LEVELS",
-    "Chain",
     "ErrorBudget",
     "Evaluation",
-    "Familiarity",
     "Intervals",
+    "Novelty",
     "basis_values",
     "conditional_optimum",
     "conformal_intervals",
     "conformal_quantile",
     "error_budget",
     "evaluate",
-    "familiarity_from",
-    "field_errors",
+    "fit_novelty",
     "input_weights",
     "intervals_from",
     "kernel_baseline",
-    "learn_familiarity",
     "nearest_samples",
+    "novelty_from",
     "predict_at",
     "trunk_basis",
 ]

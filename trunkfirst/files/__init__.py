@@ -1,21 +1,34 @@
-"""Files that are whole or absent, verified before they are believed, and never run as code."""
+"""Files that are complete or absent, verified before they are used, and never run as code."""
 
-from ._atomic import atomic_write, prepare_directory, remove_leftovers
-from ._csv import read_csv, read_csv_folder, write_csv_folder
-from ._formats import parse_json, read_json, read_text, read_toml, to_json, write_json, write_text
-from ._hdf5 import read_hdf5, write_hdf5
-from ._limits import inside, open_file
-from ._manifest import (
+from .hdf5 import read_hdf5, write_hdf5
+from .integrity import (
     CHECKPOINTS,
     MANIFEST,
+    atomic_write,
+    inside,
+    open_file,
+    prepare_directory,
+    remove_leftovers,
     sha256_of,
     update_manifest,
     verify_manifest,
     verify_run,
     write_manifest,
 )
-from ._mat import read_mat, write_mat
-from ._npz import map_npz, read_npz, write_npz
+from .mat import read_mat, write_mat
+from .npz import map_npz, read_npz, write_npz
+from .text_files import (
+    parse_json,
+    read_csv,
+    read_csv_folder,
+    read_json,
+    read_text,
+    read_toml,
+    to_json,
+    write_csv_folder,
+    write_json,
+    write_text,
+)
 
 __all__ = [
     "CHECKPOINTS",

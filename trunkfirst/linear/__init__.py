@@ -1,21 +1,32 @@
-"""Linear algebra on the host: orthonormal bases, compression, limits, errors."""
+"""Linear algebra on the host: orthonormal bases, low-rank factors, error limits."""
 
-from ._blocks import row_blocks
-from ._compression import Compressed, Factor, compress, principal_directions
-from ._leverage import leverage_sample
-from ._limits import is_limited_by_network, trunk_limit, trunk_limit_bounds
-from ._norms import projection, relative_errors
-from ._orthonormalise import QR, SVD, AbstractOrthonormaliser, Orthonormal, smallest_sufficient_rank
-from ._row_factor import RowFactor, row_factor_bytes
-from ._tall_qr import tall_qr, triangle
-from ._threads import one_blas_thread
+from .blocked_qr import one_blas_thread, row_blocks, tall_qr, triangle
+from .low_rank import (
+    Compressed,
+    RowFactor,
+    compress,
+    is_limited_by_network,
+    leverage_sample,
+    principal_directions,
+    row_factor_bytes,
+    trunk_limit,
+    trunk_limit_bounds,
+)
+from .orthonormalise import (
+    QR,
+    SVD,
+    AbstractOrthonormaliser,
+    Orthonormal,
+    projection,
+    relative_errors,
+    smallest_sufficient_rank,
+)
 
 __all__ = [
     "QR",
     "SVD",
     "AbstractOrthonormaliser",
     "Compressed",
-    "Factor",
     "Orthonormal",
     "RowFactor",
     "compress",

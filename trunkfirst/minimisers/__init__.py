@@ -1,13 +1,23 @@
-"""Minimisers, one file each, one protocol: `init`, `step`; and the loop around them."""
+"""Minimisers with one interface, `init` and `step`, and the loop that runs them."""
 
-from ._abstract import AbstractMinimiser, AbstractObjective, Parameters, State
-from ._adam import Adam
-from ._batches import draw
-from ._journey import Step
-from ._lbfgs import LBFGS
-from ._levenberg import LevenbergMarquardt
-from ._minimise import Minimised, OnStep, Status, Stopping, minimise, worst_status
-from ._separable import AbstractFeatures, SeparableProblem, solve_ridge, solve_ridge_in_blocks
+from .adam import Adam, draw
+from .lbfgs import LBFGS
+from .levenberg_marquardt import LevenbergMarquardt
+from .loop import (
+    AbstractMinimiser,
+    AbstractObjective,
+    LogEntry,
+    Minimised,
+    OnStep,
+    Parameters,
+    Status,
+    Stopping,
+    minimise,
+    worst_status,
+)
+from .separable import AbstractFeatures, SeparableProblem, solve_ridge, solve_ridge_in_blocks
+
+Step = LogEntry
 
 __all__ = [
     "LBFGS",
@@ -16,11 +26,11 @@ __all__ = [
     "AbstractObjective",
     "Adam",
     "LevenbergMarquardt",
+    "LogEntry",
     "Minimised",
     "OnStep",
     "Parameters",
     "SeparableProblem",
-    "State",
     "Status",
     "Step",
     "Stopping",

@@ -1,6 +1,5 @@
-"""Networks and the operator made of them."""
+"""Networks, encoders and the operator made of them."""
 
-from ._branch import Branch, StackedBranch, make_branch
 from ._encoders import (
     BASES,
     ELEMENTWISE,
@@ -23,37 +22,42 @@ from ._encoders import (
     in_precision,
     principal_modes,
 )
-from ._features import (
+from .branches import (
+    MATERN,
     AbstractBranchFeatures,
+    Branch,
     ConvolutionFeatures,
+    Estimator,
     FeatureBranch,
+    KernelBranch,
     LayerFeatures,
+    PredictOnlyBranch,
     ProductFeatures,
     SkipFeatures,
+    StackedBranch,
+    make_branch,
     make_convolution,
     make_product,
 )
-from ._kernel import MATERN, KernelBranch
-from ._operator import Operator
-from ._outputs import Boundary, OutputMap
-from ._perceptron import (
+from .layers import (
     ACTIVATIONS,
-    INITIALISATIONS,
+    Boundary,
+    OutputMap,
     Perceptron,
+    Trunk,
     count_parameters,
     make_perceptron,
     rounded,
     side_by_side,
 )
-from ._predict_only import Estimator, PredictOnlyBranch
-from ._storage import load, save
-from ._trunk import Trunk
+from .operator import Operator
+from .storage import load, save
+from .training_domain import TrainingDomain
 
 __all__ = [
     "ACTIVATIONS",
     "BASES",
     "ELEMENTWISE",
-    "INITIALISATIONS",
     "MATERN",
     "AbstractBranchFeatures",
     "AbstractEncoder",
@@ -81,6 +85,7 @@ __all__ = [
     "SkipFeatures",
     "StackedBranch",
     "Standardise",
+    "TrainingDomain",
     "Trunk",
     "basis_coefficients",
     "count_parameters",

@@ -16,8 +16,8 @@ import threadpoolctl
 from jaxtyping import Int
 
 from ..data import OperatorData, ShardFolder
+from ..distributed.pools import Lost, on_cluster, without_main_module
 from ..errors import ClusterError, CorruptFileError, UnknownNameError, ValueRangeError
-from ..workers import Lost, on_cluster, without_main_module
 from .discontinuous_conductivity import DiscontinuousConductivity
 from .meshes import Points, grid_square
 from .nonlinear_problems import MultipleInputs, NonlinearConductivity

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..checkpoints import begin_step
+from ..checkpoints import checkpointed_step
 from ..errors import UnknownNameError, ValueRangeError
 from ..linear import one_blas_thread
 from ..minimisers import Status
@@ -99,7 +99,7 @@ class ActiveNeurons(AbstractRegressor):
         return Regression(branch, loss, status, len(history), seconds, history)
 
     def _run(self, samples: Samples, journey: NeuronJourney) -> Status:
-        place = begin_step(f"active neurons, {self.iterations} iterations")
+        place = checkpointed_step(f"active neurons, {self.iterations} iterations")
         if place.saved is None:
             journey.start(random_neurons(samples, self.width, rng=journey.rng))
         else:
@@ -108,10 +108,10 @@ class ActiveNeurons(AbstractRegressor):
             while len(journey.history) < self.iterations and journey.idle < _PATIENCE[self.mode]:
                 changed, state = self._iterate(samples, journey.state, journey.rng)
                 journey.add(state, changed / self.width)
-                place.keep(journey.snapshot)
+                place.save(journey.snapshot)
         except KeyboardInterrupt:
             if place.journal is not None:
-                place.keep(journey.snapshot, at_once=True)
+                place.save(journey.snapshot, at_once=True)
                 raise
             return "interrupted"
         if not place.is_done:

@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..devices import current_mesh, spread_rows
+from ..distributed.mesh import current_mesh, shard_rows
 from ..errors import SettingError
 from ..minimisers import AbstractMinimiser, AbstractObjective, Adam, Parameters, draw, minimise
 from ..networks import (
@@ -167,7 +167,7 @@ def spread_loss(loss: RegressionLoss) -> RegressionLoss:
     if current_mesh() is None or loss.is_stochastic:
         return loss
     weights = np.ones(len(loss.inputs)) if loss.weights is None else np.asarray(loss.weights)
-    spread = spread_rows(weights, loss.targets.dtype)
+    spread = shard_rows(weights, loss.targets.dtype)
     # Rows that were added have no weight; the mean over all is to be that over the samples.
     spread = spread * (len(spread) / len(weights))
-    return RegressionLoss(spread_rows(loss.inputs, repeats_last=True), spread_rows(loss.targets), spread)
+    return RegressionLoss(shard_rows(loss.inputs, repeats_last=True), shard_rows(loss.targets), spread)

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..devices import home, spread_rows
+from ..distributed.mesh import shard_rows, to_local
 from ..errors import UsageError
 from ..linear import leverage_sample, principal_directions
 from ..minimisers import (
@@ -71,7 +71,7 @@ class ProjectedNetwork(AbstractRegressor):
             features, status = found.parameters, found.status
             iterations, history = found.iterations, found.history
         whole = self._problem(X, rotated, roots, Y.shape[1])
-        branch = _with_last_layer(features, np.asarray(home(whole.solve(features))) @ directions)
+        branch = _with_last_layer(features, np.asarray(to_local(whole.solve(features))) @ directions)
         loss = float(_misfit(branch, task.inputs, task.targets))
         return Regression(branch, loss, status, iterations, time.perf_counter() - task.begin, history)
 
@@ -107,8 +107,8 @@ class ProjectedNetwork(AbstractRegressor):
     ) -> SeparableProblem:
         scale = float(len(inputs) * coefficients)
         decay = np.asarray(self.decay * np.sum(rotated**2) / scale, rotated.dtype)
-        features = HiddenFeatures(spread_rows(inputs, repeats_last=True), spread_rows(roots))
-        return SeparableProblem(features, spread_rows(rotated), self.ridge, scale, decay)
+        features = HiddenFeatures(shard_rows(inputs, repeats_last=True), shard_rows(roots))
+        return SeparableProblem(features, shard_rows(rotated), self.ridge, scale, decay)
 
     def _features(self, inputs: np.ndarray, key: PRNGKeyArray) -> AbstractBranchFeatures:
         """The network without its last layer; kinks of dense layers spread over the data, not all at one place."""

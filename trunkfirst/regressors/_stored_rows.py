@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..devices import join_rows, summed
+from ..distributed.processes import assemble_rows, sum_over_processes
 from ..networks import Branch
 from ._numbers import generator, mean_square
 
@@ -48,13 +48,13 @@ class StoredRows:
             chosen = np.sort(generator(key).choice(self.samples, most, replace=False))
         own = np.flatnonzero(np.isin(chosen, self.places, assume_unique=True))
         rows = self._arrays(np.searchsorted(self.places, chosen[own]))
-        X, Y, w = (jnp.asarray(join_rows(array, own, len(chosen))) for array in rows)
+        X, Y, w = (jnp.asarray(assemble_rows(array, own, len(chosen))) for array in rows)
         return X, Y, w
 
     def loss(self, branch: Branch) -> float:
         """The mean square of the errors over samples and coefficients, without weights."""
         sums = [float(mean_square(branch(X) - Y)) * len(X) for X, Y, _ in self.blocks()]
-        return float(summed(np.sum(sums))) / self.samples
+        return float(sum_over_processes(np.sum(sums))) / self.samples
 
     def _rows(self, rows: slice) -> Block:
         X, Y, w = map(jnp.asarray, self._arrays(rows))

@@ -1,8 +1,7 @@
-"""Figures and the one-file HTML report of a run or a comparison. Reads files only."""
+"""Figures and one-file HTML pages of runs, comparisons, sweeps and studies. Reads files only."""
 
-from ._report import write_report
-from ._sensors import SensorPicture, write_sensor_picture
-from ._study import write_study
-from ._sweep import write_sweep
+from .pages import write_report
+from .study_page import SensorPicture, write_sensor_picture, write_study
+from .sweep_page import write_sweep
 
 __all__ = ["SensorPicture", "write_report", "write_sensor_picture", "write_study", "write_sweep"]

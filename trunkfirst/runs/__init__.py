@@ -16,8 +16,6 @@ from ._config import (
 from ._diagnose import Case, Diagnosed, diagnose_run, gather_case
 from ._environment import environment
 from ._fit_own import fit_own, own_config
-from ._grid import Grid, make_grid, setting_text
-from ._launch import Launch, launch
 from ._memory import Memory, read_memory, sample_count
 from ._method import build_method
 from ._needs import check_memory
@@ -29,7 +27,8 @@ from ._resume import resume
 from ._run import Outcome, run
 from ._sensors import Placement, place_sensors
 from ._study import KNOWN_RATES, Study, known_rates_study, study
-from ._sweep import Progress, Row, Sweep, sweep
+from .sweep_grid import Grid, make_grid, setting_text
+from .sweeps import Progress, Row, Sweep, sweep
 
 __all__ = [
     "KNOWN_RATES",
@@ -40,7 +39,6 @@ __all__ = [
     "Comparison",
     "Diagnosed",
     "Grid",
-    "Launch",
     "Memory",
     "MethodName",
     "Outcome",
@@ -63,7 +61,6 @@ __all__ = [
     "fit_own",
     "gather_case",
     "known_rates_study",
-    "launch",
     "load_config",
     "make_config",
     "make_grid",

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..data import AnyData, OperatorData
 from ..evaluation import Evaluation
+from ..records import EvaluationRecord
 
 # The test sample shown as a map: the one whose label is nearest to this.
 _EXAMPLES = {"nonlinear-conductivity": ("beta", 0.0), "discontinuous-conductivity": ("beta", 2.02)}
@@ -12,24 +13,21 @@ _WORST = 3
 
 
 def evaluation_arrays(problem: str | None, evaluation: Evaluation, test: AnyData) -> dict[str, np.ndarray]:
-    """Errors of all test samples, and one sample in full."""
-    example = _example(problem, evaluation, test)
-    arrays = {
-        "errors": evaluation.errors,
-        "optimal_errors": evaluation.optimal_errors,
-        "points": test.points if isinstance(test, OperatorData) else test.points[example],
-        "example_index": np.asarray(example),
-        "example_target": test.outputs[example],
-        "example_prediction": evaluation.predictions[example],
-        "example_input": test.flat_inputs[example],
+    """Errors of all test samples, one example and the worst samples, as written to `evaluation.npz`."""
+    example = _example(problem, test)
+    return EvaluationRecord(
+        errors=evaluation.errors,
+        optimal_errors=evaluation.optimal_errors,
+        points=test.points if isinstance(test, OperatorData) else test.points[example],
+        example_index=np.asarray(example),
+        example_target=test.outputs[example],
+        example_prediction=evaluation.predictions[example],
+        example_input=test.flat_inputs[example],
         **_worst(evaluation, test),
-        **{f"labels.{name}": label for name, label in test.labels.items()},
-    }
-    if evaluation.reference_errors is not None:
-        arrays["reference_errors"] = evaluation.reference_errors
-    if isinstance(test, OperatorData) and test.triangles is not None:
-        arrays["triangles"] = test.triangles
-    return arrays
+        labels=test.labels,
+        reference_errors=evaluation.reference_errors,
+        triangles=test.triangles if isinstance(test, OperatorData) else None,
+    ).arrays()
 
 
 def _worst(evaluation: Evaluation, test: AnyData) -> dict[str, np.ndarray]:
@@ -55,9 +53,13 @@ def _worst(evaluation: Evaluation, test: AnyData) -> dict[str, np.ndarray]:
     }
 
 
-def _example(problem: str | None, evaluation: Evaluation, test: AnyData) -> int:
-    """The sample to show: the paper's where it has one, else the one of median error."""
+def _example(problem: str | None, test: AnyData) -> int:
+    """The sample to show: the paper's where it has one, else one whose output has the median size.
+
+    It depends on the data alone, so that all methods of a comparison show the same sample.
+    """
     if problem in _EXAMPLES and _EXAMPLES[problem][0] in test.labels:
         name, value = _EXAMPLES[problem]
         return int(np.argmin(np.abs(test.labels[name] - value)))
-    return int(np.argsort(evaluation.errors)[len(evaluation.errors) // 2])
+    sizes = np.nansum(np.abs(test.outputs).reshape(test.samples, -1), axis=1)
+    return int(np.argsort(sizes, kind="stable")[test.samples // 2])

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..data import AnyData, OperatorData, ScatteredData, Split
 from ..errors import SettingError
-from ..selection import Candidate, Choice, Trial, aligned_trial, best_of, choose, encoding_candidates
+from ..records import CandidateSettings, Choice
+from ..selection import Candidate, Trial, aligned_trial, best_of, choose, encoding_candidates
 from ..training import (
     TrunkResult,
     TwoStep,
@@ -43,7 +44,6 @@ class Chosen:
 
     config: RunConfig
     choice: Choice | None
-    best_network: str | None = None
     trunk_result: TrunkResult | None = None
     """Step 1, where choosing needed it already."""
 
@@ -63,7 +63,8 @@ class Chosen:
             "weights": self.config.loss.weights,
             "candidate": self.choice.name,
             "validation_errors": dict(self.choice.errors),
-            "best_network": self.best_network,
+            "best_network": self.choice.best_network,
+            "candidates": {name: dc.asdict(each) for name, each in self.choice.candidates.items()},
         }
 
 
@@ -120,6 +121,7 @@ class _Search:
         self.config, self.data, self._trials, self._reporter = config, data, trials, reporter
         self.tried: dict[str, Updates] = {}
         self.errors: dict[str, float] = {}
+        self.settings: dict[str, CandidateSettings] = {}
 
     def try_all(self, options: Mapping[str, Updates], longer: float = 1.0) -> None:
         """Try candidates, if there are any; networks with so many times the usual iterations."""
@@ -129,6 +131,7 @@ class _Search:
 
     def _measure(self, configs: Mapping[str, RunConfig], most: int) -> None:
         candidates = {name: _candidate(config, self.data, most) for name, config in configs.items()}
+        self.settings |= {name: _settings(config, is_trained=most > 0) for name, config in configs.items()}
         if candidates:
             self.errors |= choose(self._trials, candidates, key=self.config.seed, on_error=self._say).errors
 
@@ -167,13 +170,19 @@ class _Search:
         return best_of(self.errors, names, nearly) if names else None
 
 
+def _settings(config: RunConfig, *, is_trained: bool) -> CandidateSettings:
+    branch = config.branch
+    return CandidateSettings(branch.kind, branch.encoder, config.loss.weights, branch.decay, is_trained)
+
+
 def _chosen(
     config: RunConfig, search: _Search, name: str, best_network: str | None, step1: TrunkResult | None
 ) -> Chosen:
     """With step 1, if it was carried out with the weights that were chosen: config.toml must give it again."""
     settled = updated(config, search.tried[name])
     is_same = _bare_weights(config) == settled.loss.weights
-    return Chosen(settled, Choice(name, search.errors), best_network, step1 if is_same else None)
+    choice = Choice(name, search.errors, best_network, search.settings)
+    return Chosen(settled, choice, step1 if is_same else None)
 
 
 def _encoders(config: RunConfig, data: AnyData) -> tuple[str, ...]:

@@ -1,21 +1,11 @@
 """What the paper claims, and whether it holds here."""
 
-import dataclasses as dc
 from collections.abc import Sequence
 
 import numpy as np
 
+from ..records import Claim
 from ._run import Outcome
-
-
-@dc.dataclass(frozen=True)
-class Claim:
-    """A claim of the paper, its figure, ours, and whether ours bears it out; None where a method was left out."""
-
-    claim: str
-    paper: str
-    ours: str
-    holds: bool | None
 
 
 class Outcomes:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..data import AnyData
-from ..devices import use_devices
+from ..distributed.mesh import use_devices
 from ..files import write_json, write_manifest
 from ..training import TrunkResult
 from ._choose import settle
@@ -14,7 +14,7 @@ from ._config import RunConfig, config_values
 from ._prepare import prepare
 from ._reporter import Reporter, Silent
 from ._run import Outcome, run
-from ._workplace import workplace
+from .directory import run_directory
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def compare(
     first = configs[0]
     with (
         use_devices(first.devices),
-        workplace(folder, request, interval=first.checkpoint_seconds, resumes=resumes) as place,
+        run_directory(folder, request, interval=first.checkpoint_seconds, resumes=resumes) as place,
     ):
         return _carry_out(configs, place, seeds, reporter or Silent())
 

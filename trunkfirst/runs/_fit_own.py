@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from ..data import AnyData, ScatteredData, ShardedData
-from ..devices import use_devices
+from ..distributed.mesh import use_devices
 from ..errors import DataError, SettingError, UsageError
 from ..evaluation import evaluate
 from ..files import read_json
@@ -23,7 +23,7 @@ from ._own_data import with_own_values
 from ._prepare import Prepared, prepare, read_samples
 from ._reporter import Reporter, Silent
 from ._run import Outcome, run
-from ._workplace import workplace
+from .directory import run_directory
 
 # A trunk made for other samples is kept if it represents the new ones within this factor as well.
 _STILL_GOOD = 1.5
@@ -112,7 +112,7 @@ def add_samples(
     }
     with (
         use_devices(config.devices),
-        workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
+        run_directory(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
     ):
         sections = [c.data.model_dump() for c in (load_config(earlier / "config.toml"), config)]
         old, new = (_in_memory(_read({"data": section})) for section in sections)

@@ -9,13 +9,7 @@ from jaxtyping import Float
 
 from ..data import AnyData, InputFunction, OperatorData
 from ..errors import CorruptFileError, DataError
-from ..evaluation import (
-    Familiarity,
-    Intervals,
-    familiarity_from,
-    intervals_from,
-    learn_familiarity,
-)
+from ..evaluation import Intervals, Novelty, fit_novelty, intervals_from, novelty_from
 from ..files import read_json, read_npz, write_npz
 
 FILE = "training.npz"
@@ -27,7 +21,7 @@ class Memory:
 
     points: Float[np.ndarray, "points coordinates"]
     sensors: dict[str, Float[np.ndarray, "sensors coordinates"]]
-    familiarity: Familiarity | None = None
+    familiarity: Novelty | None = None
     intervals: Intervals | None = None
 
     def at_sensors(
@@ -83,7 +77,7 @@ def remember(data: AnyData, intervals: Intervals | None) -> Memory:
     """What is kept of training data."""
     points = data.points if isinstance(data, OperatorData) else data.pooled()[0]
     sensors = {name: f.sensors for name, f in data.inputs.items() if f.sensors is not None}
-    return Memory(points, sensors, learn_familiarity(data.flat_inputs), intervals)
+    return Memory(points, sensors, fit_novelty(data.flat_inputs), intervals)
 
 
 def write_memory(folder: Path, memory: Memory) -> None:
@@ -99,7 +93,7 @@ def read_memory(folder: Path) -> Memory:
     arrays = read_npz(folder / FILE)
     sensors = {name[8:]: value for name, value in arrays.items() if name.startswith("sensors.")}
     try:
-        memory = Memory(arrays["points"], sensors, familiarity_from(arrays), intervals_from(arrays))
+        memory = Memory(arrays["points"], sensors, novelty_from(arrays), intervals_from(arrays))
         _check(memory)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise CorruptFileError(f"{folder / FILE} does not hold what a run remembers: {error}") from error

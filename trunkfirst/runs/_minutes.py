@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 
 from ..data import AnyData, evenly
-from ..devices import agree
+from ..distributed.processes import broadcast_value
 from ..minimisers import minimise
 from ..training import (
     ProjectedTrunk,
@@ -44,7 +44,7 @@ def within_minutes(config: RunConfig, data: AnyData, minutes: float) -> RunConfi
     trunk = trunk.each if isinstance(trunk, SeparateTrunks) else trunk
     if not isinstance(method, TwoStep) or not isinstance(trunk, ProjectedTrunk):
         return config
-    seconds = agree(_seconds_an_iteration(method, trunk, data))
+    seconds = broadcast_value(_seconds_an_iteration(method, trunk, data))
     count = int(_TRUNK_SHARE * 60 * minutes / seconds / _WITH_STARTS / times)
     updates: Updates = {"trunk": {"iterations": max(_FEWEST, min(_MOST, _two_digits(count)))}}
     if config.branch.kind == "auto" and config.branch.projected:
@@ -54,7 +54,7 @@ def within_minutes(config: RunConfig, data: AnyData, minutes: float) -> RunConfi
 
 def _branch_counts(section: BranchSection, data: AnyData, minutes: float) -> dict[str, int]:
     """Iterations of trials and of the branch itself; fewer than usual only where time is short."""
-    seconds = agree(_seconds_of_branch(section, data))
+    seconds = broadcast_value(_seconds_of_branch(section, data))
     folds = FOLDS if data.samples < CROSS_VALIDATED else 1
     trial = int(_TRIALS_SHARE * 60 * minutes / seconds / _TRIALS / folds)
     whole = int(_BRANCH_SHARE * 60 * minutes / seconds / _BRANCH_FITS)

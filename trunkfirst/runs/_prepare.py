@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..data import AnyData, ShardedData, Split, read_data
-from ..devices import first_alone
+from ..distributed.processes import leader_first
 from ..problems import get_problem, make_data
 from ..training import samples_in_memory, take_together
 from ._config import DataSection, RunConfig
@@ -127,7 +127,7 @@ def _get(
             scheduler=scheduler,
             progress=reporter.on_samples,
         )
-        return first_alone(make)
+        return leader_first(make)
     assert section.file is not None
     return read_samples(Path(section.file), section.keys, section.samples)
 

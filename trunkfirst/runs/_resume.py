@@ -10,8 +10,8 @@ from ._config import RunConfig, make_config
 from ._fit_own import add_samples
 from ._reporter import Reporter
 from ._run import Outcome, run
-from ._sweep import Progress, Sweep, read_grid, sweep
-from ._workplace import read_request
+from .directory import read_request
+from .sweeps import Progress, Sweep, read_grid, sweep
 
 
 def resume(

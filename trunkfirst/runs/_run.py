@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ..data import AnyData, OperatorData
-from ..devices import use_devices
+from ..distributed.mesh import use_devices
 from ..evaluation import Evaluation, Intervals, conformal_intervals, evaluate, kernel_baseline
 from ..files import read_json, to_json, write_json, write_manifest, write_npz, write_text
 from ..networks import save
@@ -27,7 +27,7 @@ from ._prepare import Prepared, prepare
 from ._reporter import Reporter, Silent
 from ._warnings import precision_warnings
 from ._watch import KeptBranches
-from ._workplace import check_same_data, workplace
+from .directory import check_same_data, run_directory
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ def run(
     request = {"command": "run", "config": config_values(config)}
     with (
         use_devices(config.devices),
-        workplace(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
+        run_directory(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
     ):
         return _carry_out(config, place, prepared, trunk_result, chosen, reporter or Silent(), throw)
 

@@ -223,7 +223,7 @@ def _fill_ladder(case: _Case) -> RateLadder:
     found = [fill_distances(inputs[case.some(count)], inputs[case.test], levels=1) for count in counts]
     numbers = inputs.shape[1]
     theory = -1 / numbers if numbers <= _FEW_NUMBERS else None
-    distances = np.concatenate([each.distances for each in found])
+    distances = np.concatenate([each.errors for each in found])
     return RateLadder("K", "fill distance of the training inputs", np.asarray(counts), distances, theory)
 
 
@@ -258,7 +258,7 @@ def _point_ladder(case: _Case, decay: Decay, seed: int) -> RateLadder:
 
 def _problem_together(case: _Case, decay: Decay, fill: RateLadder, seed: int) -> tuple[Observed, ...]:
     inputs, points = case.data.flat_inputs, len(case.basis)
-    steepness = operator_lipschitz(inputs, case.outputs, point_weights=case.weights).largest
+    steepness = operator_lipschitz(inputs, case.outputs, point_weights=case.weights)
     size = float(np.abs(case.outputs).max())
     rows: list[Observed] = []
     for width, samples in _TOGETHER:
@@ -274,7 +274,7 @@ def _problem_together(case: _Case, decay: Decay, fill: RateLadder, seed: int) ->
         taught = np.linalg.lstsq(found.basis[sensors], case.outputs[chosen][:, sensors].T, rcond=None)[0].T
         predicted = truncate(_branch(case, chosen, taught) @ found.basis.T, size)
         errors = generalisation_errors(predicted, case.outputs[case.test], weights=case.weights)
-        rows.append(Observed(**counts, terms=terms, measured=errors.mean_squared))
+        rows.append(Observed(**counts, terms=terms, measured=float(np.mean(errors**2))))
     return tuple(rows)
 
 

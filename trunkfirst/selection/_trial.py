@@ -13,6 +13,7 @@ from jaxtyping import Float, PRNGKeyArray
 from ..checkpoints import remember
 from ..data import AnyData, OperatorData
 from ..linear import principal_directions
+from ..records import Choice
 from ..regressors import AbstractRegressor
 from ..training import AbstractEncoding, Fields, encoded, input_groups, relative_weights
 
@@ -29,19 +30,6 @@ class Candidate:
     regressor: AbstractRegressor
     is_relative: bool = True
     """Whether samples count by their relative errors."""
-
-
-@dc.dataclass(frozen=True)
-class Choice:
-    """What was chosen, and the mean relative validation error of every candidate."""
-
-    name: str
-    errors: Mapping[str, float]
-
-    @property
-    def error(self) -> float:
-        """The validation error of the candidate chosen."""
-        return self.errors[self.name]
 
 
 @dc.dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..data import AnyData, ShardedData
-from ..devices import use_devices
+from ..distributed.mesh import use_devices
 from ..errors import DivergedError
 from ..minimisers import OnStep
 from ._methods import Method, Monolithic, TwoStep

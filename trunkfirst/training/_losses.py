@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..devices import spread_rows
+from ..distributed.mesh import shard_rows
 from ..errors import ValueRangeError
 from ..linear import compress, row_blocks
 from ..minimisers import AbstractObjective, Parameters, draw
@@ -157,7 +157,7 @@ def make_loss(
     """The cheapest loss that computes what is asked."""
     if not 1 <= p < np.inf:
         raise ValueRangeError(f"p is {p}; the loss |error|^p needs p >= 1")
-    spread = spread_rows if batches.is_everything else _as_it_is
+    spread = shard_rows if batches.is_everything else _as_it_is
     points = spread(fields.points, dtype, repeats_last=True)
     # Points that were added have no weight; the mean over all is to be that over the given ones.
     point_weights = mean_one(fields.point_weights, len(fields.points)) * (len(points) / len(fields.points))

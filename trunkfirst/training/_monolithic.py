@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..devices import home
+from ..distributed.mesh import to_local
 from ..errors import UsageError
 from ..minimisers import Minimised, OnStep, Stopping, minimise
 from ..networks import Perceptron, Trunk, count_parameters
@@ -71,7 +71,7 @@ def fit_monolithic_projected(
         on_step=on_step,
     )
     best: HiddenPair = result.parameters
-    M = home(problem.matrix(best))  # (branch features, trunk features)
+    M = to_local(problem.matrix(best))  # (branch features, trunk features)
     padding = jnp.zeros((len(M), trunk.width + 1 - M.shape[1]), M.dtype)
     last = jnp.concatenate([M, padding], axis=1)
     new_branch = Perceptron((*best.branch.weights, last[1:].T), (*best.branch.biases, last[0]), branch.activation)

@@ -10,7 +10,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..devices import own_part, spread_rows
+from ..distributed.mesh import shard_rows
+from ..distributed.processes import process_shard
 from ..errors import UsageError
 from ..linear import compress, leverage_sample, row_blocks
 from ..minimisers import (
@@ -154,8 +155,8 @@ def trunk_problems(fields: AnyFields, dtype: np.dtype, *, numbers: int = 0) -> C
     if len(points) * numbers > _MOST_NUMBERS:
         drawn, times = leverage_sample(factor, roots**2, _MOST_NUMBERS // numbers)
         points, roots, factor = points[drawn], roots[drawn] * np.sqrt(times), factor[:, drawn] * np.sqrt(times)
-    places, weights = spread_rows(points, dtype, repeats_last=True), spread_rows(roots, dtype)
-    targets = spread_rows(factor.T, dtype)  # (points, rank)
+    places, weights = shard_rows(points, dtype, repeats_last=True), shard_rows(roots, dtype)
+    targets = shard_rows(factor.T, dtype)  # (points, rank)
     return lambda ridge, rounding=0.0: SeparableProblem(
         TrunkFeatures(places, weights, rounding), targets, ridge, float(fields.outputs.size)
     )
@@ -231,7 +232,7 @@ def _least_squares(trunk: Trunk, fields: AnyFields, ridge: float) -> Float[np.nd
     blocks = row_blocks(len(fields.points))
     if len(blocks) == 1:
         return np.asarray(_solve(*rows(blocks[0]), ridge)).T
-    part, parts = own_part()
+    part, parts = process_shard()
     return np.asarray(solve_ridge_in_blocks(lambda: map(rows, blocks[part::parts] or [slice(0, 0)]), ridge)).T
 
 

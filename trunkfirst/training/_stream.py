@@ -18,9 +18,9 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..checkpoints import Place, Snapshot, begin_step, work_folder
+from ..checkpoints import Snapshot, StepHandle, checkpointed_step, work_folder
 from ..data import OperatorData, ShardedData
-from ..devices import is_several, join_rows, own_part, summed
+from ..distributed.processes import assemble_rows, is_distributed, process_shard, sum_over_processes
 from ..errors import CorruptFileError, UsageError
 from ..files import atomic_write, read_json, sha256_of, write_json
 from ..linear import AbstractOrthonormaliser, Orthonormal, RowFactor, row_blocks, row_factor_bytes
@@ -48,10 +48,10 @@ def samples_in_memory(data: ShardedData) -> int:
 
 def take_together(data: ShardedData, indices: Int[np.ndarray, " chosen"]) -> OperatorData:
     """The samples at `indices`, in memory; of several processes each reads those of its own shards alone."""
-    part, parts = own_part()
+    part, parts = process_shard()
     own = np.flatnonzero(data.block_numbers(indices) % parts == part)
     arrays = data.take_arrays(indices[own])
-    return data.assemble({name: join_rows(array, own, len(indices)) for name, array in arrays.items()})
+    return data.assemble({name: assemble_rows(array, own, len(indices)) for name, array in arrays.items()})
 
 
 def check_streams(method: Method) -> TwoStep:
@@ -93,7 +93,7 @@ class Stream:
 
         They are those of this process: of several, each has its own.
         """
-        part, parts = own_part()
+        part, parts = process_shard()
         for block in self.data.blocks(part + first * parts, parts):
             check_positive(block, self.output is not None and self.output.is_positive)
             yield block, raw_rows(block, self.output)[0], unscaled_weights(block, self.usual)
@@ -105,7 +105,7 @@ class Stream:
         """
         begin = time.perf_counter()
         bare = make_fields(self.data.example, self.coordinates, self.output, None)
-        place = begin_step("compressed outputs")
+        place = checkpointed_step("compressed outputs")
         if place.saved is not None and place.is_done:
             found = place.saved.arrays
         else:
@@ -116,7 +116,7 @@ class Stream:
         self.notes["seconds"]["compression"] = time.perf_counter() - begin
         return dc.replace(bare, outputs=found["plain"], factor=found.get("weighted")), float(found["weight"])
 
-    def _factors(self, bare: Fields, place: Place) -> dict[str, np.ndarray]:
+    def _factors(self, bare: Fields, place: StepHandle) -> dict[str, np.ndarray]:
         """Of the outputs as they are, and with all weights; and the mean of those of samples.
 
         As many rows as there are directions have the mean squares of all.
@@ -129,8 +129,8 @@ class Stream:
                 work.total += float(weights.sum())
                 work.weighted.add(rows * roots * np.sqrt(weights).reshape(-1, 1))
             work.blocks += 1
-            if row_factor_bytes(len(roots)) <= _LARGEST_SNAPSHOT and not is_several():
-                place.keep(work.snapshot)
+            if row_factor_bytes(len(roots)) <= _LARGEST_SNAPSHOT and not is_distributed():
+                place.save(work.snapshot)
         work.combine()
         plain = work.plain.finish()
         share = plain.discarded / max(float(np.vdot(plain.factor, plain.factor)), np.finfo(float).tiny)
@@ -153,7 +153,7 @@ class Stream:
         with work_folder() as folder:
             name = f"rows-{self._digest(basis)[:16]}"
             files = [folder / f"{name}.{part}.npy" for part in ("inputs", "targets", "weights")]
-            part, parts = own_part()
+            part, parts = process_shard()
             places = np.flatnonzero(self.data.block_numbers(np.arange(self.data.samples)) % parts == part)
             rows = StoredRows(files[0], files[1], files[2], self.data.samples, places)
             if not _is_sound(folder / f"{name}.json"):
@@ -182,9 +182,8 @@ class Stream:
     def _digest(self, basis: Orthonormal) -> str:
         """What decides the stored rows."""
         encoder = jax.tree.leaves(eqx.filter(self.encoder, eqx.is_array))
-        text = (
-            f"{self.data.digest} {own_part()} {jax.tree.structure(self.encoder)} {self.usual is None} {self.dtype}"
-        )
+        structure = jax.tree.structure(self.encoder)
+        text = f"{self.data.digest} {process_shard()} {structure} {self.usual is None} {self.dtype}"
         digest = hashlib.sha256(text.encode())
         for array in (*encoder, *(basis.values[block] for block in row_blocks(len(basis.values)))):
             digest.update(np.ascontiguousarray(array).data)
@@ -201,10 +200,10 @@ class _Work:
     blocks: int = 0
 
     @classmethod
-    def begin(cls, points: int, place: Place) -> "_Work":
+    def begin(cls, points: int, place: StepHandle) -> "_Work":
         """From the beginning, or where it was broken off; several processes begin anew."""
         work = cls(RowFactor(points), RowFactor(points))
-        if place.saved is not None and not is_several():
+        if place.saved is not None and not is_distributed():
             work.total, work.blocks = float(place.saved.note["total"]), int(place.saved.note["blocks"])
             for name in ("plain", "weighted"):
                 states = {key.partition(".")[::2]: array for key, array in place.saved.arrays.items()}
@@ -213,7 +212,7 @@ class _Work:
 
     def combine(self) -> None:
         """Take in what the other processes found in their blocks."""
-        self.total = float(summed(np.asarray(self.total)))
+        self.total = float(sum_over_processes(np.asarray(self.total)))
         self.plain.combine()
         self.weighted.combine()
 

@@ -1,0 +1,139 @@
+"""Single test samples in the report: error maps, worst samples, input and output; reasons where none is drawn."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_runs import grid, spoil, write_comparison, write_run
+
+from trunkfirst.data import InputFunction, OperatorData, scattered_from_lists
+from trunkfirst.errors import CorruptFileError
+from trunkfirst.evaluation import Evaluation
+from trunkfirst.report import write_report
+from trunkfirst.runs._arrays import evaluation_arrays
+
+# -- error maps
+
+
+@pytest.mark.parametrize("change", [{"triangles": None}, {"triangles": np.empty((0, 3), int)}, {"points": "line"}])
+def test_no_map_without_triangles_in_the_plane(tmp_path: Path, change: dict):
+    folder = write_run(tmp_path / "run")
+    points = grid()[0]
+    spoil(folder, **({"points": points[:, :1]} if "points" in change else change))
+    assert "the points have no triangles in the plane" in write_report(folder).read_text()
+
+
+def test_no_map_of_a_prediction_that_is_not_finite(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    spoil(folder, example_prediction=np.full(len(grid()[0]), np.inf))
+    assert "no run holds a finite prediction" in write_report(folder).read_text()
+
+
+def test_of_several_channels_the_first_is_drawn(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    with np.load(folder / "evaluation.npz") as archive:
+        fields = {name: archive[name] for name in ("example_target", "example_prediction")}
+    before = write_report(folder).read_text()
+    spoil(folder, **{name: np.stack([field, 7 + 0 * field], axis=1) for name, field in fields.items()})
+    page = write_report(folder).read_text()
+    assert page.replace(" (the first of 2 output channels)", "") == before != page
+
+
+def test_error_maps_are_of_one_sample(tmp_path: Path):
+    compared = write_comparison(tmp_path)
+    other = np.sin(grid()[0][:, 0])
+    spoil(compared / "monolithic-seed0", example_index=np.array(2), example_target=other, example_prediction=other)
+    assert "Not shown" not in write_report(compared).read_text()  # seed 1 holds the sample of the others
+    spoil(compared / "monolithic-seed1", example_index=np.array(2), example_target=other, example_prediction=other)
+    page = write_report(compared).read_text()
+    assert "Not shown, because the files hold no finite prediction of this sample: VAN." in page
+    assert not (compared / "figures" / "map-error-monolithic.svg").exists()
+
+
+def test_the_example_does_not_depend_on_the_method():
+    outputs = np.array([[3.0, 3.0], [1.0, 1.0], [2.0, 2.0]])
+    data = OperatorData(np.ones((3, 1)), np.arange(2.0)[:, None], outputs)
+    for errors in ([0.1, 0.2, 0.3], [0.3, 0.1, 0.2]):
+        found = evaluation_arrays(None, Evaluation(outputs, np.array(errors), np.array(errors)), data)
+        assert found["example_index"] == 2  # the output of median size
+
+
+def test_inverse_problem_shows_geometry_and_pair(tmp_path: Path):
+    folder = write_run(tmp_path / "run", problem="discontinuous-conductivity")
+    assert "at β = 5:" in write_report(folder).read_text()
+    assert (folder / "figures" / "geometry.svg").is_file()
+    points, triangles = grid()
+    inputs = {"pressure": InputFunction(np.tile(points[:, 1], (3, 1)))}
+    labels = {"beta": np.array([1.0, 9.97, 4.0])}
+    data = OperatorData(
+        inputs=inputs, points=points, outputs=np.ones((3, len(points))), triangles=triangles, labels=labels
+    )
+    assert "at β = 9.97:" in write_report(folder, data=data).read_text()
+
+
+# -- the worst samples
+
+
+def worst(dimension: int = 2, **changes: Any) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    targets = rng.random((2, 12))
+    return {
+        "worst_indices": np.array([4, 2]),
+        "worst_channels": np.array([0, 0]),
+        "worst_points": rng.random((2, 12, dimension)),
+        "worst_targets": targets,
+        "worst_predictions": targets + 0.01,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(("dimension", "files"), [(1, 2), (2, 4)])
+def test_worst_samples_are_drawn(tmp_path: Path, dimension: int, files: int):
+    folder = write_run(tmp_path / "run")
+    spoil(folder, triangles=None, **worst(dimension))
+    page = write_report(folder).read_text()
+    assert len(list((folder / "figures").glob("worst-*.svg"))) == files
+    assert "the 2 of 5 test samples with the largest relative errors" in page
+    assert "(beta = 9.98, 700)" in page
+    assert "Sample 4: error" in page
+
+
+def test_points_in_space_are_not_drawn(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    spoil(folder, **worst(3))
+    assert "points have more than two coordinates" in write_report(folder).read_text()
+
+
+def test_predictions_that_are_not_finite_are_not_drawn(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    spoil(folder, **worst(2, worst_predictions=np.full((2, 12), np.nan)))
+    assert "none of their predictions is finite" in write_report(folder).read_text()
+
+
+def test_arrays_that_contradict_each_other_are_refused(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    spoil(folder, **worst(2, worst_predictions=np.ones((2, 7))))
+    with pytest.raises(CorruptFileError, match="worst samples have different shapes"):
+        write_report(folder)
+
+
+def test_the_channel_that_is_worst_is_kept():
+    outputs = np.arange(4 * 5 * 2, dtype=float).reshape(4, 5, 2)
+    data = OperatorData(np.ones((4, 1)), np.arange(5.0)[:, None], outputs, channel_names=("a", "b"))
+    by_channel = {"a": np.array([1.0, 4.0, 0.0, 3.0]), "b": np.array([2.0, 0.0, 1.0, 9.0])}
+    errors = (by_channel["a"] + by_channel["b"]) / 2
+    arrays = evaluation_arrays(None, Evaluation(outputs, errors, errors, channel_errors=by_channel), data)
+    assert arrays["worst_indices"].tolist() == [3, 1, 0]
+    assert arrays["worst_channels"].tolist() == [1, 0, 1]
+    assert np.array_equal(arrays["worst_targets"][0], outputs[3, :, 1])
+
+
+def test_scattered_samples_keep_their_own_points(tmp_path: Path):
+    points = [np.arange(float(count))[:, None] for count in (3, 5, 4, 2)]
+    data = scattered_from_lists(np.arange(4.0)[:, None], points, [p[:, 0] for p in points])
+    errors = np.array([0.1, 0.4, 0.2, 0.3])
+    arrays = evaluation_arrays(None, Evaluation(np.nan_to_num(data.outputs), errors, errors), data)
+    folder = write_run(tmp_path / "run")
+    spoil(folder, triangles=None, **{name: value for name, value in arrays.items() if name.startswith("worst")})
+    assert "Sample 1: error" in write_report(folder).read_text()

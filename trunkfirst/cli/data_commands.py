@@ -1,0 +1,208 @@
+"""`trunkfirst data ...`: make, describe, check and convert data.
+
+The library is imported inside the commands, so that help is fast.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import OutputExistsError, UsageError
+from ._console import TerminalReporter, print_json, print_table, say
+from ._options import Json, Keys, Quiet, Samples, Scheduler
+
+if TYPE_CHECKING:
+    from ..data import AnyData, OperatorData, ShardedData
+
+data_app = typer.Typer(help="Make, check, describe and convert data.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@data_app.command("make")
+def data_make(
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="A problem by name.")],
+    samples: Samples = None,
+    points: Annotated[
+        str | None,
+        typer.Option(help='"random:M" for M random points, "grid:N" for N x N cells.', show_default="the mesh"),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    scheduler: Scheduler = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write them to a file (.npz, .mat, .h5) for `fit` or other programs.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Solve a problem by finite elements and keep the samples, checksummed, for later runs.
+
+    Example: trunkfirst data make random-conductivity --samples 10000 --scheduler tcp://127.0.0.1:8786
+    """
+    from ..data import write_data
+    from ..problems import make_data
+
+    with TerminalReporter(quiet=quiet or json) as reporter:
+        data = make_data(
+            problem,
+            samples=samples,
+            points=points,
+            workers=workers,
+            scheduler=scheduler,
+            progress=reporter.on_samples,
+        )
+    if out is not None:
+        write_data(data, out)
+    found = _describe(problem, data)
+    if json:
+        print_json(found)
+    else:
+        say(f"{problem}: {found['samples']:,} samples at {found['points']:,} points", quiet=quiet)
+    return 0
+
+
+@data_app.command("info")
+def data_info(
+    problem: Annotated[
+        str, typer.Argument(metavar="PROBLEM|FOLDER", help="A problem by name, or a folder of shards.")
+    ],
+    samples: Samples = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Describe the data of a problem, or of a folder of shards: axes, sizes, ranges, numerical rank."""
+    from ..data import check_data, is_sharded
+
+    if is_sharded(problem):
+        title, found = problem, {"folder": problem, **check_data(problem).numbers}
+    else:
+        title, found = _info_of_problem(problem, samples, quiet=quiet or json)
+    if json:
+        print_json(found)
+    else:
+        rows = [[name.replace("_", " "), str(value)] for name, value in found.items()]
+        print_table(title, ["what", "found"], rows, quiet=quiet)
+    return 0
+
+
+def _info_of_problem(problem: str, samples: int | None, *, quiet: bool) -> tuple[str, dict[str, Any]]:
+    from ..linear import compress
+    from ..problems import get_problem, make_data
+
+    with TerminalReporter(quiet=quiet) as reporter:
+        data = make_data(problem, samples=samples, progress=reporter.on_samples)
+    rank = compress(data.outputs, tolerance=1e-10).factor.shape[0]
+    return get_problem(problem).title, {**_describe(problem, data), "rank": rank}
+
+
+def _describe(problem: str, data: "OperatorData") -> dict[str, Any]:
+    """Return sizes and ranges in plain values."""
+    return {
+        "problem": problem,
+        "samples": data.samples,
+        "points": len(data.points),
+        "coordinates": data.points.shape[1],
+        "inputs": {name: f.values.shape[1] for name, f in data.inputs.items()},
+        "labels": {name: [float(label.min()), float(label.max())] for name, label in data.labels.items()},
+        "output_range": [float(data.outputs.min()), float(data.outputs.max())],
+        "has_reference": data.reference_outputs is not None,
+    }
+
+
+@data_app.command("check")
+def data_check(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help=".npz, .mat, .h5, a folder with inputs.csv, points.csv, outputs.csv, or a folder of shards.",
+        ),
+    ],
+    keys: Keys = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Describe your own file: axes, sizes, ranges, rank, the best reachable error, and what looks wrong.
+
+    Example: trunkfirst data check my.mat --key inputs=a --key points=x --key outputs=u
+    """
+    from ..data import check_data, parse_keys
+
+    found = check_data(file, keys=parse_keys(keys or []))
+    if json:
+        print_json({"file": str(file), **found.numbers})
+        return 0
+    suspicious = [f"suspicious: {sentence}" for sentence in found.suspicious] or ["nothing looks suspicious"]
+    for sentence in (f"{file}:", *found.sentences, *suspicious):
+        say(sentence, quiet=quiet)
+    return 0
+
+
+@data_app.command("convert")
+def data_convert(
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="A file that data check can read, or a folder of shards.")
+    ],
+    target: Annotated[
+        Path | None,
+        typer.Argument(metavar="OUT", help=".npz, .mat or .h5; without an ending a folder of .csv files."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Instead of OUT: a folder of shards, to train on more than fits in memory."
+        ),
+    ] = None,
+    samples_per_shard: Annotated[
+        int | None, typer.Option(min=1, help="Samples in a shard.", show_default="about 32 MiB of them")
+    ] = None,
+    keys: Keys = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Write data in another format, under the usual names; or in shards, for data larger than memory.
+
+    An uncompressed .npz larger than memory (np.savez) can be cut into shards; shards can be joined to one file if
+    they fit into memory.
+
+    Examples: trunkfirst data convert my.mat my.npz --key inputs=a --key points=x --key outputs=u
+
+    trunkfirst data convert large.npz --out large, then trunkfirst fit --data large --out runs/large
+    """
+    from ..data import ShardedData, parse_keys, read_data, shard_data, write_data
+
+    if (target is None) == (out is None):
+        raise UsageError("give OUT, a file or a folder of .csv files, or --out FOLDER for shards: one of them")
+    if samples_per_shard is not None and out is None:
+        raise UsageError("--samples-per-shard is for a folder of shards: give --out FOLDER instead of OUT")
+    if target is not None:
+        if target.exists():
+            raise OutputExistsError(f"{target} exists already; remove it first or choose another name")
+        data = in_memory(read_data(source, keys=parse_keys(keys or [])))
+        write_data(data, target)
+    else:
+        assert out is not None
+        data, target = (
+            shard_data(source, out, keys=parse_keys(keys or []), samples_per_shard=samples_per_shard),
+            out,
+        )
+    found = {"file": str(target), "samples": data.samples, "points": data.points.shape[-2]}
+    if isinstance(data, ShardedData):
+        found["shards"] = len(data.counts)
+    if json:
+        print_json(found)
+    else:
+        words = f" in {found['shards']:,} shards" if "shards" in found else ""
+        say(f"{target}: {data.samples:,} samples at {found['points']:,} points{words}", quiet=quiet)
+    return 0
+
+
+def in_memory(data: "AnyData | ShardedData") -> "AnyData":
+    """Return all samples at once; a `MemoryNeedError` if they do not fit."""
+    from ..data import ShardedData
+
+    if not isinstance(data, ShardedData):
+        return data
+    from ..runs import check_memory
+
+    check_memory(data.samples, data.numbers, copies=2)
+    return data.take(slice(None))

@@ -1,0 +1,183 @@
+"""Checks of arrays at the boundary, and rows by index. A message names array, axis, value and what to do."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Float, Int
+
+from ..errors import DataError
+
+Indices: TypeAlias = npt.ArrayLike | slice
+"""Samples to take: indices, a mask with an entry for each sample, or a slice."""
+
+# Advice for dtypes that are not real numbers, by NumPy's letter for the kind.
+_ADVICE = {
+    "c": "give real and imaginary part as two channels",
+    "M": "subtract the first time and divide by np.timedelta64(1, 's')",
+    "m": "divide by np.timedelta64(1, 's')",
+    "O": "its entries are objects (lists, a cell, a sparse matrix); make one full array of numbers",
+    "V": "give each of its fields as an array of its own",
+}
+# Above this, double precision skips integers.
+_LARGEST_EXACT = 2**53
+
+
+def real_array(
+    name: str, value: object, axes: Sequence[str], *, last: str | None = None, may_be_nan: bool = False
+) -> Float[np.ndarray, "..."]:
+    """Return `value` as a finite real array with one axis for each name in `axes`.
+
+    `last` names an axis that may follow them. Integers and half precision become double precision; single and
+    double precision are kept. With `may_be_nan` only infinities are refused.
+    """
+    array = real_numbers(name, value)
+    if last is not None and array.ndim == len(axes) + 1:
+        axes = (*axes, last)
+    if array.ndim != len(axes):
+        raise DataError(
+            f"{name}: expected {len(axes)} axes ({', '.join(axes)}){f' or one more ({last})' if last else ''}, "
+            f"got shape {array.shape}" + ("; add an axis with [:, None]" if array.ndim == len(axes) - 1 else "")
+        )
+    for axis, length in zip(axes, array.shape, strict=True):
+        if length == 0:
+            raise DataError(f"{name}: axis '{axis}' is empty (shape {array.shape})")
+    _check_finite(name, array, axes, may_be_nan=may_be_nan)
+    return array
+
+
+def real_numbers(name: str, value: object) -> Float[np.ndarray, "..."]:
+    """Return `value` in single or double precision, of any shape; a dtype that would lose digits is an error."""
+    array = any_array(name, value)
+    if array.dtype.kind in "iu" and array.size and max(int(array.max()), -int(array.min())) > _LARGEST_EXACT:
+        raise DataError(f"{name}: holds integers beyond 2^53, which double precision cannot keep; rescale them")
+    if array.dtype.kind in "iub" or array.dtype.name == "float16":
+        array = array.astype(np.float64)
+    if array.dtype.name not in ("float32", "float64"):
+        advice = _ADVICE.get(array.dtype.kind, "convert with .astype(float)")
+        raise DataError(f"{name}: expected real numbers, got dtype {array.dtype}; {advice}")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def any_array(name: str, value: object) -> np.ndarray:
+    """Return `value` as an array of any dtype."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        count = int(np.ma.count_masked(value))
+        raise DataError(f"{name}: {count} values are masked; remove or repair these samples")
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        other = ", or use scattered_from_lists" if name in ("points", "outputs") else ""
+        raise DataError(f"{name}: rows have different lengths; give one rectangular array{other}") from error
+    except (TypeError, RuntimeError) as error:  # a tensor on a device, or one that requires its gradient
+        raise DataError(f"{name}: cannot be read as an array: {str(error).splitlines()[0]}") from error
+
+
+def whole_numbers(name: str, value: object, axes: Sequence[str]) -> Int[np.ndarray, "..."]:
+    """Return `value` as an array of integers; 3.0 is accepted, 3.5 is not."""
+    array = real_array(name, value, axes)
+    if (array != np.round(array)).any():
+        raise DataError(f"{name}: expected whole numbers, got {array[array != np.round(array)][0]}")
+    return array.astype(np.int64)
+
+
+def _check_finite(name: str, array: Float[np.ndarray, "..."], axes: Sequence[str], *, may_be_nan: bool) -> None:
+    with np.errstate(all="ignore"):
+        if np.isfinite(array.sum()):  # one pass; the entries are searched only if the sum is not finite
+            return
+    bad = np.isinf(array) if may_be_nan else ~np.isfinite(array)
+    if bad.any():
+        first = first_index(bad)
+        place = ", ".join(f"{axis} {index}" for axis, index in zip(axes, first, strict=True))
+        raise DataError(
+            f"{name}: {int(bad.sum())} of {array.size} values are not finite; the first is {array[first]} at "
+            f"{place}; remove or repair these samples"
+        )
+
+
+def first_index(is_bad: np.ndarray) -> tuple[int, ...]:
+    """Return the index of the first True."""
+    return tuple(int(index) for index in np.unravel_index(int(np.argmax(is_bad)), is_bad.shape))
+
+
+def check_length(name: str, axis: str, length: int, expected: int, other: str, *, hint: str = "") -> None:
+    """Refuse an axis of `name` that is not as long as that of `other`; `hint` gives the likely cause."""
+    if length != expected:
+        raise DataError(f"{name}: axis '{axis}' has {length} entries, but {other} has {expected}{hint}")
+
+
+def checked_weights(name: str, weights: object, axis: str, expected: int) -> Float[np.ndarray, "..."] | None:
+    """Return weights that are not negative and not all zero, or None."""
+    if weights is None:
+        return None
+    array = real_array(name, weights, (axis,))
+    check_length(name, axis, len(array), expected, "outputs")
+    if (array < 0).any() or array.sum() <= 0:
+        raise DataError(f"{name}: weights must not be negative and not all zero; the smallest is {array.min()}")
+    return array
+
+
+def checked_names(name: str, names: Sequence[str], expected: int, axis: str) -> tuple[str, ...]:
+    """Return distinct names, one for each entry of an axis; or none at all."""
+    found = (names,) if isinstance(names, str) else tuple(str(word) for word in names)
+    if found and len(found) != expected:
+        raise DataError(f"{name}: {len(found)} names {found} for {expected} {axis}; give one for each")
+    if len(set(found)) != len(found):
+        raise DataError(f"{name}: {found} are not all different")
+    return found
+
+
+def sample_indices(indices: Indices, samples: int) -> Int[np.ndarray, " chosen"]:
+    """Return the chosen samples as indices from 0; negative ones count from the end."""
+    if isinstance(indices, slice):
+        return np.arange(samples)[indices]
+    array = any_array("indices", indices)
+    if array.dtype == bool and array.shape == (samples,):
+        return np.flatnonzero(array)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise DataError(
+            f"indices: expected one axis of integers or a mask of {samples} samples, "
+            f"got shape {array.shape} of {array.dtype}"
+        )
+    if array.size and not -samples <= array.min() <= array.max() < samples:
+        raise DataError(f"indices: {array.min()} to {array.max()}, but there are {samples} samples")
+    return np.where(array < 0, array + samples, array).astype(np.int64)
+
+
+def evenly(count: int, most: int) -> Int[np.ndarray, " chosen"]:
+    """Return at most `most` indices below `count`, evenly spaced, the first and the last included."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+
+
+def some_indices(samples: int, most: int, *, seed: int) -> Int[np.ndarray, " chosen"]:
+    """Return at most `most` indices below `samples`, drawn at random, in rising order."""
+    if samples <= most:
+        return np.arange(samples)
+    return np.sort(np.random.default_rng(seed).choice(samples, most, replace=False))
+
+
+def unique_rows(
+    rows: Float[np.ndarray, "rows columns"],
+) -> tuple[Float[np.ndarray, "distinct columns"], Int[np.ndarray, " rows"]]:
+    """Return the distinct rows in rising order, and for every row its index among them.
+
+    The same as `np.unique(rows, axis=0, return_inverse=True)`, several times as fast.
+    """
+    order = np.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    is_new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
+    inverse = np.empty(len(rows), np.int64)
+    inverse[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], inverse
+
+
+def repeated_rows(rows: Float[np.ndarray, "rows columns"]) -> Int[np.ndarray, "repeated 2"]:
+    """Return every row that repeats an earlier one, as pairs (index of the first, index of the repetition)."""
+    first: dict[int, int] = {}
+    pairs: list[tuple[int, int]] = []
+    for index, row in enumerate(rows + 0.0):  # turns -0.0 into 0.0, so that their bytes agree
+        earlier = first.setdefault(hash(row.tobytes()), index)
+        if earlier != index and np.array_equal(rows[earlier], rows[index]):
+            pairs.append((earlier, index))
+    return np.array(pairs, np.int64).reshape(-1, 2)

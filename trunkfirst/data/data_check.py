@@ -1,0 +1,334 @@
+"""What is in a file of data, in words and in numbers, and what looks suspicious."""
+
+import dataclasses as dc
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from .array_checks import evenly, real_numbers, repeated_rows
+from .data_display import range_in_words
+from .named_arrays import AnyData, list_arrays
+from .operator_data import OperatorData
+from .read_write import data_and_rest
+from .scattered_data import ScatteredData
+from .sharded_data import ShardedData, is_sharded, open_shards
+
+_FEW_SAMPLES = 20
+_LARGE_RATIO = 1e3
+_ROUGHER = 3
+# Values of the samples of shards that are searched for rank and repetitions.
+_MOST_NUMBERS = 2**24
+# More rows and points do not change the rank and cost minutes.
+_MOST_ROWS, _MOST_POINTS = 1000, 4000
+_TOLERANCES = (1e-4, 1e-8, 1e-12)
+_WIDTHS = (5, 10, 20, 50, 100, 200)
+# Widths beyond the first with an error this small are not listed.
+_NEGLIGIBLE = 1e-12
+
+
+@dc.dataclass(frozen=True)
+class DataCheck:
+    """The findings of `check_data`."""
+
+    sentences: tuple[str, ...]
+    """What the data are, in words."""
+    suspicious: tuple[str, ...]
+    """What is allowed but seldom intended; empty if nothing was found."""
+    numbers: dict[str, Any]
+    """The same in plain values, for programs."""
+
+
+def check_data(source: object, *, keys: Mapping[str, str] | None = None) -> DataCheck:
+    """Read data as `read_data` does and describe them; wrong data raise, as in `read_data`.
+
+    Reports axes, sizes, ranges; the numerical rank of the outputs; the error that a DeepONet of width N can at
+    best reach; repeated samples and points, sensors that never change. Of shards every sample is read once for
+    damage and ranges; the rest is computed from samples chosen evenly, as the sentences say.
+
+    >>> import numpy as np
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> found = check_data({"inputs": a, "points": x[:, None], "outputs": a @ np.stack([x, x**2])})
+    >>> found.sentences[0]
+    '40 samples, all on the same 30 points'
+    """
+    if isinstance(source, (str, Path)) and is_sharded(source):
+        source = open_shards(source)
+    if isinstance(source, ShardedData):
+        return _check_shards(source)
+    if isinstance(source, (OperatorData, ScatteredData)):
+        return _check(source, [])
+    data, arrays, rest = data_and_rest(source, keys)
+    unused = [f"not used: {list_arrays(rest)}"] if rest else []
+    return _check(data, [*_precision_notes(arrays), *unused])
+
+
+def _check(data: AnyData, notes: list[str]) -> DataCheck:
+    found = spectrum(data.outputs, data.point_weights) if isinstance(data, OperatorData) else None
+    suspicious = (*notes, *_suspicions(data))
+    words = _spectrum_in_words(data, found) if found else _scattered_in_words(data)
+    numbers = {**_numbers(data, found), "suspicious": list(suspicious)}
+    return DataCheck((*data.describe(), *words), suspicious, numbers)
+
+
+def _check_shards(data: ShardedData) -> DataCheck:
+    count = min(data.samples, max(100, _MOST_NUMBERS // data.numbers))
+    some = _check(data.take(evenly(data.samples, count)), [])
+    found = _ranges(data)
+    inputs = {name: {**values, "range": found[name]} for name, values in some.numbers["inputs"].items()}
+    whole = {"samples": data.samples, "inputs": inputs, "output_range": found[""]}
+    numbers = {**some.numbers, **whole, "shards": len(data.counts), "looked_at": count}
+    ranges = ", ".join(f"{name} {range_in_words(np.array(found[name]))}" for name in inputs)
+    sentences = (
+        data.describe()[0],
+        f"looked at all samples: no shard is damaged, all numbers are finite; inputs {ranges}; "
+        f"outputs {range_in_words(np.array(found['']))}",
+        f"of {count:,} of them, evenly chosen:",
+        *some.sentences,
+    )
+    return DataCheck(sentences, some.suspicious, numbers)
+
+
+def _ranges(data: ShardedData) -> dict[str, list[float]]:
+    """Return the ranges of the input functions, and of the outputs under the name "", in one pass."""
+    found: dict[str, list[float]] = {}
+    for block in data.blocks():
+        arrays = {name: function.values for name, function in block.inputs.items()} | {"": block.outputs}
+        for name, values in arrays.items():
+            found[name] = _range(np.array([*found.get(name, []), *_range(values)]))
+    return found
+
+
+def _range(values: np.ndarray) -> list[float]:
+    return [float(np.nanmin(values)), float(np.nanmax(values))]
+
+
+def _numbers(data: AnyData, found: "Spectrum | None") -> dict[str, Any]:
+    inputs = {
+        name: {"sensors": f.values.shape[1], "grid_shape": f.grid_shape, "range": _range(f.values)}
+        for name, f in data.inputs.items()
+    }
+    return {
+        "kind": "aligned" if isinstance(data, OperatorData) else "scattered",
+        "samples": data.samples,
+        "points": data.outputs.shape[1],
+        "channels": data.channels,
+        "coordinates": {name: _range(data.points[..., i]) for i, name in enumerate(data.coordinate_names)},
+        "inputs": inputs,
+        "output_range": _range(data.outputs),
+        "dtype": data.outputs.dtype.name,
+        "rank": None if found is None else {f"{tolerance:.0e}": rank for tolerance, rank in found.ranks.items()},
+        "best_mean_relative_l2": None if found is None else found.best_errors,
+    }
+
+
+def _scattered_in_words(data: AnyData) -> list[str]:
+    count = len(data.pooled()[0]) if isinstance(data, ScatteredData) else len(data.points)
+    return [
+        f"{count:,} different points in all",
+        "rank of the outputs: not known where samples lie on different points",
+    ]
+
+
+def _spectrum_in_words(data: AnyData, found: "Spectrum") -> list[str]:
+    ranks = ", ".join(f"{rank} (to {tolerance:.0e})" for tolerance, rank in found.ranks.items())
+    is_single = data.outputs.dtype == np.float32
+    words = [f"rank of the outputs: {ranks}{'; single precision has no digits below 1e-07' if is_single else ''}"]
+    if found.best_errors:
+        errors = ", ".join(f"{error:.1e} (N = {N})" for N, error in found.best_errors.items())
+        words.append(f"mean relative l2 error that a DeepONet of width N can at best reach here: {errors}")
+    if found.rows < data.samples * data.channels or found.points < data.outputs.shape[1]:
+        words.append(f"rank and error are those of {found.rows:,} rows at {found.points:,} points, evenly chosen")
+    return words
+
+
+# -- rank of the outputs
+
+
+@dc.dataclass(frozen=True)
+class Spectrum:
+    """Numerical ranks of outputs and best errors by width, from their singular values."""
+
+    ranks: dict[float, int]
+    """By relative tolerance: the fewest functions that leave at most that share of the norm of all outputs."""
+    best_errors: dict[int, float]
+    """By width N: the mean relative l2 error that the constant and the N best functions leave."""
+    rows: int
+    points: int
+    """How many samples (times channels) and points were used, evenly chosen where there are more."""
+
+
+def spectrum(
+    outputs: Float[np.ndarray, "samples points *channels"],
+    point_weights: Float[np.ndarray, " points"] | None = None,
+    *,
+    tolerances: Sequence[float] = _TOLERANCES,
+    widths: Sequence[int] = _WIDTHS,
+) -> Spectrum:
+    """Return numerical ranks of the outputs, and the smallest errors that trunks of `widths` can leave on them.
+
+    Eckart-Young with the constant function that every trunk has: every sample is scaled to norm 1, its projection
+    on the constant is subtracted, and the rest is projected on its first N principal functions. No trunk of width
+    N has a smaller root mean square of the relative errors on these samples. Channels, each in units of its own
+    size, are rows like samples: they share the trunk.
+    """
+    rows = _rows(outputs)
+    weights = np.ones(rows.shape[1]) if point_weights is None else point_weights
+    columns = evenly(rows.shape[1], _MOST_POINTS)
+    roots = np.sqrt(weights[columns] / weights[columns].sum())
+    values = rows[evenly(len(rows), _MOST_ROWS)][:, columns].astype(np.float64) * roots
+    values /= np.abs(values).max() or 1.0  # squares must not overflow
+    return Spectrum(_ranks(values, tolerances), _best_errors(values, roots, widths), *values.shape)
+
+
+def _rows(outputs: Float[np.ndarray, "samples points *channels"]) -> Float[np.ndarray, "rows points"]:
+    if outputs.ndim == 2:
+        return outputs
+    sizes = np.sqrt(np.mean(outputs**2, axis=(0, 1)))
+    scaled = outputs / np.where(sizes > 0, sizes, 1)
+    return np.moveaxis(scaled, 2, 1).reshape(-1, outputs.shape[1])
+
+
+def _ranks(values: np.ndarray, tolerances: Sequence[float]) -> dict[float, int]:
+    _, s = _principal(values)
+    tails = np.sqrt(np.cumsum(s[::-1] ** 2)[::-1])
+    return {tolerance: int((tails > tolerance * tails[0]).sum()) for tolerance in tolerances}
+
+
+def _best_errors(values: np.ndarray, roots: np.ndarray, widths: Sequence[int]) -> dict[int, float]:
+    sizes = np.linalg.norm(values, axis=1, keepdims=True)
+    scaled = values[sizes[:, 0] > 0] / sizes[sizes[:, 0] > 0]
+    if len(scaled) == 0:
+        return {}
+    centred = scaled - np.outer(scaled @ roots, roots)  # the roots have norm 1
+    squares = _principal(centred)[0] ** 2
+    errors: dict[int, float] = {}
+    for width in widths:
+        if width < min(values.shape) and min(errors.values(), default=1.0) > _NEGLIGIBLE:
+            errors[width] = float(np.sqrt(squares[:, width:].sum(axis=1)).mean())
+    return errors
+
+
+def _principal(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the coordinates of the rows along their principal functions, and the singular values.
+
+    QR reduces the longer axis first: then the SVD is that of a square.
+    """
+    if len(values) > values.shape[1]:
+        _, s, W = np.linalg.svd(np.linalg.qr(values)[1])
+        return values @ W.T, s
+    V, s, _ = np.linalg.svd(np.linalg.qr(values.T)[1].T)
+    return V * s, s
+
+
+# -- allowed, but seldom intended
+
+
+def _precision_notes(arrays: Mapping[str, Any]) -> list[str]:
+    """Say what reading does to the precision of the arrays."""
+    main = {name: a for name, a in arrays.items() if name.split(".")[0] in ("inputs", "points", "outputs")}
+    half = [name for name, array in main.items() if array.dtype.name == "float16"]
+    notes = [f"{name}: half precision has three digits; used as double" for name in half]
+    used = {name: real_numbers(name, array).dtype.name for name, array in main.items()}
+    single = [name for name, kind in used.items() if kind == "float32"]
+    if single and "float64" in used.values():
+        notes.append(f"{', '.join(single)}: single precision next to double; all are used as double")
+    return notes
+
+
+def _suspicions(data: AnyData) -> list[str]:
+    found = [*_constant_sensors(data), *_repeated_samples(data), *_outputs(data)]
+    if data.samples < _FEW_SAMPLES:
+        found.insert(0, f"only {data.samples} samples; a fit needs {_FEW_SAMPLES} or more")
+    return found + (_scattered_points(data) if isinstance(data, ScatteredData) else _points(data))
+
+
+def _constant_sensors(data: AnyData) -> list[str]:
+    found: list[str] = []
+    for name, function in data.inputs.items():
+        constant = np.ptp(function.values, axis=0) == 0
+        if data.samples > 1 and constant.any():
+            which = f"{int(constant.sum())} of {len(constant)} sensors never change, the first is sensor "
+            found.append(f"inputs[{name!r}]: {which}{int(np.argmax(constant))}")
+    return found
+
+
+def _repeated_samples(data: AnyData) -> list[str]:
+    pairs = repeated_rows(data.flat_inputs)
+    if len(pairs) == 0:
+        return []
+    found = [f"inputs: {len(pairs)} samples repeat an earlier one, the first are samples {_pair(pairs[0])}"]
+    if isinstance(data, OperatorData):
+        axes = tuple(range(1, data.outputs.ndim))
+        differ = (data.outputs[pairs[:, 0]] != data.outputs[pairs[:, 1]]).any(axis=axes)
+        if differ.any():
+            first = _pair(pairs[int(np.argmax(differ))])
+            found.append(f"outputs: samples {first} have the same inputs but other outputs; no operator does that")
+    return found
+
+
+def _pair(pair: np.ndarray) -> str:
+    return f"{pair[0]} and {pair[1]}"
+
+
+def _outputs(data: AnyData) -> list[str]:
+    outputs = data.outputs if isinstance(data, OperatorData) else np.nan_to_num(data.outputs)
+    found: list[str] = []
+    for index, name in enumerate(data.channel_names or ("outputs",)):
+        values = outputs[..., index] if data.is_multichannel else outputs
+        found += [f"{name}: {text}" for text in _sizes(np.maximum(values.max(axis=1), -values.min(axis=1)))]
+        if isinstance(data, OperatorData) and data.samples > 1 and not np.ptp(values, axis=0).any():
+            found.append(f"{name}: all samples are the same")
+    return found
+
+
+def _sizes(sizes: np.ndarray) -> list[str]:
+    """Compare the largest values of the samples."""
+    zeros = np.flatnonzero(sizes == 0)
+    if len(zeros):
+        which = f"{len(zeros)} samples are zero everywhere, the first is sample {zeros[0]}"
+        return [f"{which}; their relative error is not defined"]
+    if sizes.max() > _LARGE_RATIO * sizes.min():
+        ratio = f"{sizes.max() / sizes.min():.0e} times as large as sample {sizes.argmin()}"
+        return [f"sample {sizes.argmax()} is {ratio}; relative weights treat both alike"]
+    return []
+
+
+def _points(data: AnyData) -> list[str]:
+    found: list[str] = []
+    pairs = repeated_rows(data.points)
+    if len(pairs):
+        found.append(f"points: {len(pairs)} repeat an earlier one, the first are points {_pair(pairs[0])}")
+        gaps = np.abs(data.outputs[:, pairs[:, 0]] - data.outputs[:, pairs[:, 1]])
+        if gaps.max() > 1e-6 * np.abs(data.outputs).max():
+            found.append(f"outputs: differ by up to {gaps.max():.1e} at points that are the same place")
+    return found + _flat_coordinates(data, data.points) + _swapped_axes(data)
+
+
+def _swapped_axes(data: AnyData) -> list[str]:
+    """Compare roughness along both axes where shapes cannot reveal a swap: as many samples as points."""
+    is_line = data.points.shape[1] == 1 and (np.diff(data.points[:, 0]) > 0).all()
+    if data.is_multichannel or not is_line or data.samples != len(data.points) or data.samples < _FEW_SAMPLES:
+        return []
+    down, along = (float(np.abs(np.diff(data.outputs, axis=axis)).mean()) for axis in (0, 1))
+    if down * _ROUGHER > along:
+        return []
+    text = "neighbouring samples are more alike than neighbouring points; if rows are points, use outputs.T"
+    return [f"outputs: {text}"]
+
+
+def _flat_coordinates(data: AnyData, points: np.ndarray) -> list[str]:
+    flat = np.flatnonzero(np.ptp(points, axis=0) == 0) if len(points) > 1 else []
+    return [f"points: coordinate {data.coordinate_names[i]} is {points[0, i]:.6g} at all points" for i in flat]
+
+
+def _scattered_points(data: ScatteredData) -> list[str]:
+    found = _flat_coordinates(data, data.points[data.mask])
+    if data.mask.all() and (data.points == data.points[:1]).all():
+        found.append("points: all samples have the same points; give them once, as (points, coordinates)")
+    few = np.flatnonzero(data.counts < 3)
+    if len(few):
+        found.append(f"points: {len(few)} samples have fewer than 3 points, the first is sample {few[0]}")
+    return found

@@ -1,0 +1,291 @@
+"""Data as named arrays: the keys used in files and dictionaries, and the conversion in both directions."""
+
+import difflib
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..errors import DataError, UsageError
+from .array_checks import real_numbers
+from .operator_data import InputFunction, OperatorData, default_coordinate_names
+from .scattered_data import ScatteredData
+
+AnyData: TypeAlias = OperatorData | ScatteredData
+"""Samples in memory."""
+Arrays: TypeAlias = Mapping[str, np.ndarray]
+
+_REQUIRED = ("inputs", "points", "outputs")
+_OF_INPUTS = ("sensors", "sensor_weights", "grid_shape")
+# Keys that may be followed by a name, as in "inputs.pressure".
+_FAMILIES = ("inputs", *_OF_INPUTS, "labels", "units")
+_OPTIONAL = ("point_weights", "sample_weights", "reference_outputs", "triangles")
+_WORDS = ("input_names", "coordinate_names", "channel_names", "output_name")
+_KEYS = (*_REQUIRED, *_OF_INPUTS, *_OPTIONAL, *_WORDS)
+_KNOWN = ", ".join((*_KEYS, "inputs.NAME", "labels.NAME", "units.NAME"))
+_PER_SAMPLE = ("inputs", "outputs", "sample_weights", "reference_outputs", "labels")
+# Of a point, in a guess which array is which: space and time.
+_MOST_COORDINATES = 4
+
+
+# -- keys
+
+
+def parse_keys(pairs: Iterable[str]) -> dict[str, str]:
+    """Return the options `--key KEY=NAME` as a dictionary; a key given twice is a `UsageError`.
+
+    >>> parse_keys(["inputs=a", "outputs=u"])
+    {'inputs': 'a', 'outputs': 'u'}
+    """
+    keys: dict[str, str] = {}
+    for pair in pairs:
+        key, separator, name = pair.partition("=")
+        if not (key and separator and name):
+            raise UsageError(f"--key {pair} is not KEY=NAME; write for example --key inputs=a")
+        if key in keys:
+            raise UsageError(f"--key {key} is given twice, as {keys[key]!r} and as {name!r}; leave one out")
+        keys[key] = name
+    return keys
+
+
+def canonical(name: str) -> str:
+    """Return our spelling of a key: "inputs/f" and, for MATLAB, "inputs_f" are "inputs.f"."""
+    name = name.replace("/", ".", 1)
+    if name in _KEYS:
+        return name
+    for family in sorted(_FAMILIES, key=len, reverse=True):
+        if name.startswith(f"{family}_"):
+            return f"{family}.{name[len(family) + 1 :]}"
+    return name
+
+
+def is_key(name: str) -> bool:
+    """Whether `name` is one of our keys."""
+    family, _, rest = name.partition(".")
+    return name in _KEYS or (family in _FAMILIES and rest != "")
+
+
+def is_per_sample(name: str) -> bool:
+    """Whether the array of this key has an entry for every sample."""
+    return name.split(".")[0] in _PER_SAMPLE
+
+
+def name_arrays(
+    arrays: Mapping[str, Any], keys: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays by our keys, and those that are not used.
+
+    `keys` gives their names in the source, as in {"inputs": "a", "outputs": "u"}. An unknown array is an error;
+    where `keys` are given it is ignored, unless its name looks like a misspelt key.
+    """
+    keys = dict(keys or {})
+    _check_keys(arrays, keys)
+    named = {canonical(key): arrays[name] for key, name in keys.items()}
+    unused: dict[str, Any] = {}
+    for name, array in arrays.items():
+        key = canonical(name)
+        if name in keys.values():
+            continue
+        if not is_key(key):
+            unused[name] = array
+        elif key in named:
+            raise DataError(f"two arrays stand for {key!r}, one of them {name!r}; leave one out")
+        else:
+            named[key] = array
+    _check_complete(named, arrays)
+    refused = [name for name in unused if _nearest(name, _KEYS) or not keys]
+    if refused:
+        words = [f"{name!r}{_did_you_mean(name, _KEYS)}" for name in refused]
+        raise DataError(f"unknown array {', '.join(words)}; known keys: {_KNOWN}; rename it or leave it out")
+    return named, unused
+
+
+def list_arrays(arrays: Mapping[str, Any]) -> str:
+    """Return names, shapes and types in a line, at most ten of them."""
+    words = [
+        f"{name} {array.shape} {array.dtype}"
+        if isinstance(array, np.ndarray)
+        else f"{name} ({type(array).__name__})"
+        for name, array in arrays.items()
+    ]
+    return (", ".join(words[:10]) + (f" and {len(words) - 10} more" if len(words) > 10 else "")) or "nothing"
+
+
+def _nearest(name: str, known: Sequence[str], *, cutoff: float = 0.75) -> str | None:
+    return next(iter(difflib.get_close_matches(name.lower(), known, n=1, cutoff=cutoff)), None)
+
+
+def _did_you_mean(name: str, known: Sequence[str]) -> str:
+    near = _nearest(name, known, cutoff=0.6)
+    return f" (did you mean {near!r}?)" if near else ""
+
+
+def _check_keys(arrays: Mapping[str, Any], keys: Mapping[str, str]) -> None:
+    for key, name in keys.items():
+        if not is_key(canonical(key)):
+            raise DataError(f"there is no key {key!r}{_did_you_mean(key, _KEYS)}; known keys: {_KNOWN}")
+        if name not in arrays:
+            near = _did_you_mean(name, list(arrays))
+            raise DataError(f"no array {name!r} for {key!r} here{near}; found: {list_arrays(arrays)}")
+
+
+def _check_complete(named: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    present = {name.split(".")[0]: array for name, array in named.items()}
+    missing = [key for key in _REQUIRED if key not in present]
+    if missing:
+        others = {name: array for name, array in arrays.items() if not is_key(canonical(name))}
+        guess = _guess(present, missing, others)
+        example = {key: guess.get(key) or _nearest(key, list(others)) or "NAME" for key in missing}
+        options = " ".join(f"--key {key}={name}" for key, name in example.items())
+        words = " or ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+        raise DataError(
+            f"no {words} here; found: {list_arrays(arrays)}; name the arrays with "
+            f"keys={example} in Python or {options} on the command line"
+        )
+
+
+def _guess(present: Mapping[str, Any], missing: Sequence[str], others: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names that all assignments with matching shapes agree in; outputs may be transposed."""
+    shapes = {name: np.shape(array) for name, array in others.items()}
+    known = {key: np.shape(array) for key, array in present.items()}
+    if len(shapes) > 8:
+        return {}
+    choices = [dict(zip(missing, names, strict=True)) for names in itertools.permutations(shapes, len(missing))]
+    for turn in (1, -1):
+        fits = [c for c in choices if _match(known | {key: shapes[name] for key, name in c.items()}, turn)]
+        if fits:
+            return {key: name for key, name in fits[0].items() if all(c[key] == name for c in fits)}
+    return {}
+
+
+def _match(shapes: Mapping[str, tuple[int, ...]], turn: int) -> bool:
+    inputs, points, outputs = (shapes[key] for key in _REQUIRED)
+    if len(inputs) != 2 or len(points) != 2 or points[1] > _MOST_COORDINATES or len(outputs) not in (2, 3):
+        return False
+    return outputs[:2][::turn] == (inputs[0], points[0])
+
+
+# -- data from arrays
+
+
+def data_from_arrays(arrays: Arrays) -> AnyData:
+    """Make data from arrays by our keys; scattered where `points` has three axes.
+
+    More tolerant than the constructors where nothing is lost: one axis of points, sensors or inputs means one
+    coordinate or one sensor; inputs with more axes are values on a grid; a column or row is a vector; single
+    next to double precision becomes double.
+    """
+    points, outputs = (real_numbers(key, arrays[key]) for key in ("points", "outputs"))
+    inputs = inputs_from_arrays(arrays)
+    dtype = np.result_type(points, outputs, *(function.values for function in inputs.values()))
+    fields: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
+    vectors = ("sample_weights",) if points.ndim == 3 else ("sample_weights", "point_weights")
+    fields |= {name: _vector(arrays[name]) for name in vectors if name in arrays}
+    if "output_name" in arrays:
+        fields["output_name"] = _word("output_name", arrays["output_name"])
+    return (ScatteredData if points.ndim == 3 else OperatorData)(
+        {name: _with_dtype(function, dtype) for name, function in inputs.items()},
+        column(points).astype(dtype, copy=False),
+        outputs.astype(dtype, copy=False),
+        labels={name: _vector(label) for name, label in _family(arrays, "labels").items()},
+        units={name: _word(f"units.{name}", unit) for name, unit in _family(arrays, "units").items()},
+        coordinate_names=_words(arrays, "coordinate_names"),
+        channel_names=_words(arrays, "channel_names"),
+        **fields,
+    )
+
+
+def inputs_from_arrays(arrays: Arrays) -> dict[str, InputFunction]:
+    """Return input functions by name, from arrays by our keys."""
+    values = _family(arrays, "inputs")
+    if "inputs" in arrays and values:
+        raise DataError(f"both 'inputs' and 'inputs.{next(iter(values))}' are given; leave one of them out")
+    names = _words(arrays, "input_names") or tuple(values) or ("input",)
+    if "inputs" in arrays:
+        values = {names[0]: arrays["inputs"]}
+    if set(names) != set(values):
+        raise DataError(f"input_names: {names} are not the inputs {tuple(values)}")
+    for key in _OF_INPUTS:
+        if key in arrays and len(values) > 1:
+            raise DataError(f"{key}: there are {len(values)} inputs; name one of them, as in {key}.{names[0]}")
+        for name in _family(arrays, key):
+            if name not in values:
+                raise DataError(f"{key}.{name}: there is no input {name!r}; inputs: {', '.join(values)}")
+    return {name: _input(arrays, name, values[name], is_only=len(names) == 1) for name in names}
+
+
+def _input(arrays: Arrays, name: str, value: np.ndarray, *, is_only: bool) -> InputFunction:
+    def part(key: str) -> np.ndarray | None:
+        return arrays.get(f"{key}.{name}", arrays.get(key) if is_only else None)
+
+    sensors, weights, shape = map(part, _OF_INPUTS)
+    values = real_numbers(f"inputs[{name!r}]", value)
+    if shape is None and values.ndim > 2:
+        shape = np.array(values.shape[1:])
+    return InputFunction(
+        values.reshape(len(values), math.prod(values.shape[1:])) if values.ndim > 2 else column(values),
+        sensors=None if sensors is None else column(sensors),
+        sensor_weights=None if weights is None else _vector(weights),
+        grid_shape=None if shape is None else _vector(shape),
+    )
+
+
+def _with_dtype(function: InputFunction, dtype: np.dtype) -> InputFunction:
+    values = function.values.astype(dtype, copy=False)
+    return InputFunction(values, function.sensors, function.sensor_weights, function.grid_shape)
+
+
+def _family(arrays: Arrays, key: str) -> dict[str, np.ndarray]:
+    """Return all "key.NAME" by NAME."""
+    return {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{key}.")}
+
+
+def column(array: np.ndarray) -> np.ndarray:
+    """Return one axis as a column."""
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _vector(array: np.ndarray) -> np.ndarray:
+    """Return one axis from a column or row, because MATLAB and CSV have two axes at least."""
+    return array.ravel() if array.ndim == 2 and 1 in array.shape else array
+
+
+def _words(arrays: Arrays, key: str) -> tuple[str, ...]:
+    array = arrays.get(key)
+    if array is None:
+        return ()
+    if array.dtype.kind not in "US":
+        raise DataError(f"{key}: expected words, got dtype {array.dtype}")
+    text = np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array
+    return tuple(np.char.strip(text).ravel().tolist())
+
+
+def _word(key: str, array: np.ndarray) -> str:
+    words = _words({key: array}, key)
+    if len(words) != 1:
+        raise DataError(f"{key}: expected one word, got {len(words)}")
+    return words[0]
+
+
+# -- arrays from data
+
+
+def arrays_from_data(data: AnyData) -> dict[str, np.ndarray]:
+    """Return all arrays of `data` by our keys; those that have their default are left out."""
+    ending = {name: "" if list(data.inputs) == ["input"] else f".{name}" for name in data.inputs}
+    arrays: dict[str, Any] = {}
+    for name, function in data.inputs.items():
+        arrays[f"inputs{ending[name]}"] = function.values
+        arrays |= {f"{key}{ending[name]}": getattr(function, key) for key in _OF_INPUTS}
+    arrays["input_names"] = list(data.inputs) if len(data.inputs) > 1 else None
+    arrays |= {"points": data.points, "outputs": data.outputs}
+    arrays |= {name: getattr(data, name) for name in _OPTIONAL}
+    arrays |= {f"labels.{name}": label for name, label in data.labels.items()}
+    arrays |= {f"units.{name}": unit for name, unit in data.units.items()}
+    has_names = data.coordinate_names != default_coordinate_names(data.points.shape[-1])
+    arrays["coordinate_names"] = data.coordinate_names if has_names else None
+    arrays["channel_names"] = data.channel_names or None
+    arrays["output_name"] = data.output_name if data.output_name != "output" else None
+    return {name: np.asarray(array) for name, array in arrays.items() if array is not None}

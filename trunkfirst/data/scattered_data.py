@@ -1,0 +1,141 @@
+"""Samples of an operator that each have points of their own."""
+
+import functools as ft
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Bool, Float, Int
+
+from ..errors import DataError
+from .array_checks import check_length, first_index, real_array, unique_rows
+from .operator_data import AbstractData, InputsLike
+
+
+class ScatteredData(AbstractData):
+    """Samples of an operator, each with its own points, any number of them.
+
+    `points` is (samples, points, coordinates), `outputs` (samples, points) or (samples, points, channels) and
+    `point_weights` (samples, points), scaled to sum to 1 in every sample. Where a sample has fewer points than the
+    longest one, `points` and `outputs` are NaN at the same places; `scattered_from_lists` makes such arrays. The
+    other arguments are those of `OperatorData`, without `reference_outputs` and `triangles`. Everything is checked
+    on construction; a `DataError` names the sample and the point that is wrong.
+    """
+
+    _per_sample = ("points", "outputs", "point_weights", "sample_weights")
+
+    @ft.cached_property
+    def mask(self) -> Bool[np.ndarray, "samples points"]:
+        """True where a sample has a point."""
+        return ~np.isnan(self.points[..., 0])
+
+    @property
+    def counts(self) -> Int[np.ndarray, " samples"]:
+        """Number of points of each sample."""
+        return self.mask.sum(axis=1)
+
+    def pooled(self) -> tuple[Float[np.ndarray, "pooled coordinates"], Int[np.ndarray, "samples points"]]:
+        """Return the distinct points of all samples, and for each point of a sample its index among them.
+
+        So a trunk is evaluated once for each distinct point. Where `mask` is False the index is 0.
+        """
+        distinct, inverse = unique_rows(self.points[self.mask])
+        places = np.zeros(self.mask.shape, np.int64)
+        places[self.mask] = inverse
+        return distinct, places
+
+    def _checked(
+        self, points: object, outputs: object, weights: object, reference: object, triangles: object
+    ) -> dict[str, Any]:
+        for name, given in (("reference_outputs", reference), ("triangles", triangles)):
+            if given is not None:
+                raise DataError(f"{name}: not for scattered data (points has 3 axes); leave it out")
+        places = real_array("points", points, ("samples", "points", "coordinates"), may_be_nan=True)
+        values = real_array("outputs", outputs, ("samples", "points"), last="channels", may_be_nan=True)
+        transposed = values.shape[:2] == places.shape[1::-1]
+        for axis, name in enumerate(("samples", "points")):
+            hint = "; outputs looks transposed; use .swapaxes(0, 1)" if transposed else ""
+            check_length("outputs", name, values.shape[axis], places.shape[axis], "points", hint=hint)
+        _check_missing(places, values)
+        mask = ~np.isnan(places[..., 0])
+        return {
+            "points": places,
+            "outputs": values,
+            "point_weights": None if weights is None else _checked_point_weights(weights, mask),
+            "reference_outputs": None,
+            "triangles": None,
+        }
+
+    def points_in_words(self) -> str:
+        return f"each on its own {int(self.counts.min()):,} to {int(self.counts.max()):,} points"
+
+
+def scattered_from_lists(
+    inputs: InputsLike, points: Sequence[npt.ArrayLike], outputs: Sequence[npt.ArrayLike], **fields: Any
+) -> ScatteredData:
+    """Make scattered data from one array per sample.
+
+    `points[k]` is (points, coordinates), `outputs[k]` is (points,) or (points, channels); `fields` are further
+    arguments of `ScatteredData`.
+
+    >>> data = scattered_from_lists([[1.0], [2.0]], [[[0.0], [0.5]], [[0.1], [0.4], [0.9]]], [[1, 2], [3, 4, 5]])
+    >>> data.counts
+    array([2, 3])
+    """
+    if len(points) != len(outputs) or len(points) == 0:
+        raise DataError(f"got points of {len(points)} samples and outputs of {len(outputs)}; give both for each")
+    places = [real_array(f"points[{k}]", p, ("points", "coordinates")) for k, p in enumerate(points)]
+    values = [real_array(f"outputs[{k}]", u, ("points",), last="channels") for k, u in enumerate(outputs)]
+    for k, (p, u) in enumerate(zip(places, values, strict=True)):
+        check_length(f"outputs[{k}]", "points", len(u), len(p), f"points[{k}]")
+    return ScatteredData(inputs, _padded("points", places), _padded("outputs", values), **fields)
+
+
+def _padded(name: str, arrays: list[np.ndarray]) -> np.ndarray:
+    """Stack rows of different lengths, padded with NaN."""
+    tail = arrays[0].shape[1:]
+    for k, array in enumerate(arrays):
+        if array.shape[1:] != tail:
+            raise DataError(f"{name}[{k}]: shape {array.shape} does not match {arrays[0].shape} of {name}[0]")
+    padded = np.full((len(arrays), max(map(len, arrays)), *tail), np.nan, np.result_type(*arrays))
+    for row, array in zip(padded, arrays, strict=True):
+        row[: len(array)] = array
+    return padded
+
+
+def _check_missing(points: np.ndarray, outputs: np.ndarray) -> None:
+    """A missing point is NaN in all coordinates and all channels."""
+    no_place: np.ndarray = np.isnan(points)
+    no_value: np.ndarray = np.isnan(outputs if outputs.ndim == 3 else outputs[..., None])
+    absent = np.asarray(no_place.all(axis=2))
+    _refuse(no_place.any(axis=2) & ~absent, "points: {} has NaN in some coordinates only")
+    _refuse(
+        no_value.any(axis=2) & ~absent,
+        "outputs: {} is NaN, but points has coordinates there; a missing point is NaN in both",
+    )
+    _refuse(
+        absent & ~no_value.all(axis=2),
+        "outputs: {} has a value, but points is NaN there; a missing point is NaN in both",
+    )
+    if absent.all(axis=1).any():
+        raise DataError(f"points: sample {int(np.argmax(absent.all(axis=1)))} has no point at all; remove it")
+
+
+def _refuse(is_bad: np.ndarray, message: str) -> None:
+    if is_bad.any():
+        sample, point = first_index(is_bad)
+        also = f" ({int(is_bad.sum())} such points)" if is_bad.sum() > 1 else ""
+        raise DataError(message.format(f"sample {sample}, point {point}") + also)
+
+
+def _checked_point_weights(weights: object, mask: np.ndarray) -> Float[np.ndarray, "samples points"]:
+    array = real_array("point_weights", weights, ("samples", "points"), may_be_nan=True)
+    for axis, name in enumerate(("samples", "points")):
+        check_length("point_weights", name, array.shape[axis], mask.shape[axis], "outputs")
+    _refuse(mask & ~(array >= 0), "point_weights: {} is negative or NaN")
+    array = np.where(mask, array, 0)
+    sums = array.sum(axis=1, keepdims=True)
+    if (sums == 0).any():
+        raise DataError(f"point_weights: sample {int(np.argmin(sums))} has no weight at all; give it some")
+    return array / sums

@@ -1,0 +1,170 @@
+"""Errors of an operator on unseen samples, of its best possible branch, and of a kernel regression."""
+
+import dataclasses as dc
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+from ..data import AnyData, OperatorData, ScatteredData
+from ..linear import SVD, principal_directions, projection, relative_errors
+from ..networks import AbstractEncoder, Operator, Trunk
+from ..regressors import KernelRidge
+from ..training import ScatteredFields, is_free, make_fields, relative_weights, trunk_values
+
+Errors = Float[np.ndarray, " samples"]
+Outputs = Float[np.ndarray, "samples points"] | Float[np.ndarray, "samples points channels"]
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Relative l2 errors of every sample, in physical units; with several channels the mean over them.
+
+    `optimal_errors` are those of the conditional optimum: the best coefficients for the same trunk, computed from
+    the true output (the paper's def:cond-opt-rel). `reference_errors` compare the predictions with a finer
+    solution, `own_errors` compare the data with it; None without one.
+    """
+
+    predictions: Outputs
+    errors: Errors
+    optimal_errors: Errors
+    reference_errors: Errors | None = None
+    own_errors: Errors | None = None
+    channel_errors: dict[str, Errors] | None = None
+    """The errors of every channel by name, where there are several."""
+    kernel_error: float | None = None
+    """Mean relative error of `kernel_baseline` on the same samples; None until computed."""
+
+    def summary(self) -> dict[str, Any]:
+        """The keys of `test` in `metrics.json` that are computed here."""
+        reference = self.reference_errors
+        numbers: dict[str, Any] = {
+            "mean_relative_l2": float(self.errors.mean()),
+            "median_relative_l2": float(np.median(self.errors)),
+            "max_relative_l2": float(self.errors.max()),
+            "optimal_mean_relative_l2": float(self.optimal_errors.mean()),
+            "kernel_mean_relative_l2": self.kernel_error,
+            "reference_mean_relative_l2": None if reference is None else float(reference.mean()),
+        }
+        if self.channel_errors is not None:
+            numbers["channels"] = {name: float(errors.mean()) for name, errors in self.channel_errors.items()}
+        return numbers
+
+
+def evaluate(operator: Operator, data: AnyData) -> Evaluation:
+    """Predict every sample of `data` and compare with its outputs.
+
+    >>> import numpy as np
+    >>> import trunkfirst
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> data = trunkfirst.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
+    >>> settings = trunkfirst.TrunkSettings((1, 20, 6), "tanh", "xavier")
+    >>> trunk = trunkfirst.ProjectedTrunk(settings, iterations=50, starts=1)
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.LinearRidge())
+    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method).operator
+    >>> found = trunkfirst.evaluate(operator, data.take(slice(30, 40)))
+    >>> bool(found.errors.max() < 0.01), bool((found.optimal_errors <= found.errors * (1 + 1e-9)).all())
+    (True, True)
+    """
+    predictions = predict_at(operator, data)
+    by_channel = _field_errors(predictions, data.outputs, data)
+    reference = data.reference_outputs if isinstance(data, OperatorData) else None
+    return Evaluation(
+        predictions,
+        by_channel.mean(axis=1),
+        _field_errors(conditional_optimum(operator, data), data.outputs, data).mean(axis=1),
+        None if reference is None else _field_errors(predictions, reference, data).mean(axis=1),
+        None if reference is None else _field_errors(data.outputs, reference, data).mean(axis=1),
+        dict(zip(data.channel_names, by_channel.T, strict=True)) if data.is_multichannel else None,
+    )
+
+
+def predict_at(operator: Operator, data: AnyData) -> Outputs:
+    """Predictions at the points of `data`; where a sample of scattered data has no point, at 0."""
+    functions = {name: function.values for name, function in data.inputs.items()}
+    # Several input functions may come in another order than in training; a single one may have any name.
+    inputs = functions if len(functions) > 1 else data.flat_inputs
+    if isinstance(data, OperatorData):
+        return operator.predict(inputs, data.points)
+    return operator.predict_scattered(inputs, np.nan_to_num(data.points))
+
+
+def _field_errors(predictions: Outputs, outputs: Outputs, data: AnyData) -> Float[np.ndarray, "samples channels"]:
+    weights = data.point_weights if isinstance(data, OperatorData) else None
+    if isinstance(data, ScatteredData):
+        mask = data.mask[..., None] if data.is_multichannel else data.mask
+        predictions, outputs = np.where(mask, predictions, 0.0), np.where(mask, outputs, 0.0)
+    if predictions.ndim == 2:
+        return relative_errors(predictions, outputs, point_weights=weights)[:, None]
+    channels = zip(np.moveaxis(predictions, 2, 0), np.moveaxis(outputs, 2, 0), strict=True)
+    return np.stack([relative_errors(p, u, point_weights=weights) for p, u in channels], axis=1)
+
+
+# -- the conditional optimum
+
+
+def conditional_optimum(operator: Operator, data: AnyData) -> Outputs:
+    """The least-squares approximation of each output by the operator's basis, Phi T or Phi.
+
+    Directions at rounding level are left out. With an output map it is the best approximation before that map, for
+    a positive output that of its logarithm.
+    """
+    with jax.enable_x64(operator.dtype == np.float64):
+        fields = make_fields(data, operator.trunk.encoder, operator.output, None)
+        functions = trunk_values(Trunk(operator.trunk.network), fields.points, operator.dtype)  # encoded already
+        features = functions if operator.transform is None else functions @ np.asarray(operator.transform)
+        features = features.astype(float, copy=False)
+        if isinstance(fields, ScatteredFields):
+            coefficients = _scattered_least_squares(features, fields).reshape(data.samples, -1)
+            return operator.scattered_fields(coefficients, np.nan_to_num(data.points))
+        basis = SVD()(features, point_weights=fields.point_weights)
+        best = projection(fields.outputs, basis.values, point_weights=fields.point_weights)
+        return _physical(operator, best, data)
+
+
+def _physical(operator: Operator, rows: Float[np.ndarray, "rows free"], data: AnyData) -> Outputs:
+    """Outputs from their values before the output map; those at points with fixed values have no effect."""
+    raw = np.zeros((len(rows), len(data.points)))
+    raw[:, is_free(data.points, operator.output)] = rows
+    if operator.channels is not None:
+        raw = raw.reshape(data.samples, operator.channels, -1).swapaxes(1, 2)
+    if operator.output is None:
+        return raw
+    return np.asarray(operator.output(jnp.asarray(raw, operator.dtype), jnp.asarray(data.points, operator.dtype)))
+
+
+def _scattered_least_squares(
+    features: Float[np.ndarray, "points rank"], fields: ScatteredFields
+) -> Float[np.ndarray, "rows rank"]:
+    channels = fields.channels or 1
+    best = np.empty((fields.samples, features.shape[1]))
+    for row, u in enumerate(fields.outputs):
+        places, weights = fields.places[row // channels], fields.weights[row // channels]
+        roots = np.sqrt(weights)[:, None]
+        best[row] = np.linalg.lstsq(features[places] * roots, u * roots[:, 0], rcond=1e-12)[0]
+    return best
+
+
+# -- the kernel baseline
+
+
+def kernel_baseline(train: OperatorData, test: OperatorData, encoder: AbstractEncoder) -> float:
+    """Mean relative test error of a Matern kernel ridge regression from encoded inputs to outputs.
+
+    The outputs are compressed by an exact SVD; length scale and ridge are chosen by leave-one-out on at most 4,000
+    training samples.
+    """
+    weights = relative_weights(train)
+    scale = np.sqrt(np.mean(train.outputs**2, axis=(0, 1)))  # one a channel
+    outputs = (train.outputs / scale).reshape(train.samples, -1)
+    modes = principal_directions(outputs * np.sqrt(weights)[:, None], tolerance=1e-12)
+    with jax.enable_x64(True):
+        inputs, test_inputs = (encoder(jnp.asarray(part.flat_inputs, jnp.float64)) for part in (train, test))
+        targets = jnp.asarray(outputs @ modes.T)
+        regression = KernelRidge().fit(inputs, targets, jnp.asarray(weights), key=jr.key(0))
+        coefficients = np.asarray(regression.branch(test_inputs))
+    predictions = (coefficients @ modes).reshape(test.outputs.shape) * scale
+    return float(_field_errors(predictions, test.outputs, test).mean())

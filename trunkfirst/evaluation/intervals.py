@@ -1,0 +1,207 @@
+"""How far a prediction can be trusted: conformal prediction intervals, and inputs out of distribution."""
+
+import dataclasses as dc
+import functools as ft
+import math
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.spatial import KDTree
+
+from ..data import OperatorData
+from ..errors import ValueRangeError
+from ..linear import one_blas_thread
+from ..training import FitResult, TwoStep, fit
+
+LEVELS = (0.8, 0.9, 0.95)
+_FOLDS, _MAX_CALIBRATION = 5, 2000
+# Novelty: principal coordinates and training inputs that are kept; an input may leave the range of training by a
+# tenth of it, and may be 1.5 times as far from its neighbours as training inputs are.
+_MAX_COORDINATES, _MAX_SEEN = 8, 2000
+_MARGIN, _SLACK = 0.1, 1.5
+
+Inputs = Float[np.ndarray, "samples sensors"]
+AnyOutputs = Float[np.ndarray, "samples points ..."]
+
+
+# -- intervals
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Intervals:
+    """Bounds of the error of a prediction at several levels of confidence.
+
+    `field` bounds the relative l2 error of a whole field, `pointwise` the absolute error at each of the training
+    `points`; each holds for a new sample with at least about the probability in `levels`.
+    """
+
+    levels: Float[np.ndarray, " levels"]
+    field: Float[np.ndarray, " levels"]
+    points: Float[np.ndarray, "points coordinates"]
+    pointwise: Float[np.ndarray, "levels points ..."]
+
+    def half_width(
+        self, points: Float[np.ndarray, "new coordinates"], level: float
+    ) -> Float[np.ndarray, "new ..."]:
+        """Half the width of the pointwise interval; at new points that of the nearest training point."""
+        _, nearest = KDTree(self.points).query(points)
+        return self.pointwise[self._index(level)][nearest]
+
+    def field_bound(self, level: float) -> float:
+        """The bound of the relative l2 error of a field."""
+        return float(self.field[self._index(level)])
+
+    def _index(self, level: float) -> int:
+        found = np.flatnonzero(np.isclose(self.levels, level))
+        if not len(found):
+            known = ", ".join(f"{each:g}" for each in self.levels)
+            raise ValueRangeError(f"level is {level:g}; intervals are known for {known}")
+        return int(found[0])
+
+    def coverage(self, predictions: AnyOutputs, outputs: AnyOutputs) -> dict[str, dict[str, float]]:
+        """The share of fields and of values that are inside their intervals, by level."""
+        relative, errors = _relative(predictions, outputs), np.abs(predictions - outputs)
+        return {
+            f"{level:g}": {
+                "field": float(np.mean(relative <= bound)),
+                "pointwise": float(np.mean(errors <= width)),
+            }
+            for level, bound, width in zip(self.levels, self.field, self.pointwise, strict=True)
+        }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Named arrays for `training.npz`; `intervals_from` reads them back."""
+        return _prefixed("intervals.", self)
+
+
+def intervals_from(arrays: dict[str, np.ndarray]) -> Intervals | None:
+    """The intervals in the arrays of a file; None where there are none."""
+    found = _without_prefix("intervals.", arrays)
+    return Intervals(**found) if found else None
+
+
+def conformal_intervals(data: OperatorData, method: TwoStep, result: FitResult, *, seed: int = 0) -> Intervals:
+    """Quantiles of the errors of samples that the branch was not trained on, by cross-fitting.
+
+    The trunk is kept: it was trained on the outputs of all samples, so the intervals are valid where there are
+    many more samples than functions. The operator itself is trained on all samples and is no worse than those of
+    the folds.
+    """
+    step1 = result.trunk_result
+    assert step1 is not None
+    order = np.random.default_rng(seed).permutation(data.samples)[:_MAX_CALIBRATION]
+    predictions = np.empty((len(order), *data.outputs.shape[1:]))
+    channels = data.channels
+    for fold in np.array_split(np.arange(len(order)), min(_FOLDS, len(order))):
+        rest = np.setdiff1d(np.arange(data.samples), order[fold])
+        rows = (rest[:, None] * channels + np.arange(channels)).ravel()
+        part = dc.replace(step1, coefficients=step1.coefficients[rows])
+        operator = fit(data.take(rest), method, key=seed, trunk_result=part).operator
+        predictions[fold] = operator.predict(data.flat_inputs[order[fold]], data.points)
+    outputs = data.outputs[order]
+    relative, errors = _relative(predictions, outputs), np.abs(predictions - outputs)
+    return Intervals(
+        np.asarray(LEVELS),
+        np.asarray([conformal_quantile(relative, level) for level in LEVELS]),
+        data.points,
+        np.stack([conformal_quantile(errors, level) for level in LEVELS]),
+    )
+
+
+def conformal_quantile(scores: Float[np.ndarray, "samples ..."], level: float) -> Float[np.ndarray, "..."]:
+    """The ceil((n + 1) level)-th smallest score: a new one is below it with at least this probability.
+
+    Infinite where there are too few scores.
+
+    >>> float(conformal_quantile(np.arange(1.0, 100.0), 0.9))
+    90.0
+    """
+    rank = math.ceil((len(scores) + 1) * level)
+    if rank > len(scores):
+        return np.full(scores.shape[1:], np.inf)
+    return np.asarray(np.sort(scores, axis=0)[rank - 1])
+
+
+def _relative(predictions: np.ndarray, outputs: np.ndarray) -> Float[np.ndarray, " samples"]:
+    """|error| over |prediction|, because at prediction time the output is not known."""
+    sizes = np.linalg.norm(predictions.reshape(len(predictions), -1), axis=1)
+    errors = np.linalg.norm((predictions - outputs).reshape(len(predictions), -1), axis=1)
+    return errors / np.maximum(sizes, np.finfo(float).tiny)
+
+
+# -- novelty
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Novelty:
+    """Training inputs in a few principal coordinates with standard deviation 1, to recognise outliers."""
+
+    centre: Float[np.ndarray, " sensors"]
+    matrix: Float[np.ndarray, "sensors coordinates"]
+    seen: Float[np.ndarray, "rows coordinates"]
+    distance: float
+    """The largest distance from a training input to its nearest neighbour."""
+    remainder: float
+    """The largest norm that the coordinates leave of a training input."""
+
+    def is_outlier(self, inputs: Inputs) -> Bool[np.ndarray, " samples"]:
+        """True for inputs outside the range of training, far from all training inputs, or of another shape."""
+        coordinates = (inputs - self.centre) @ self.matrix
+        low, high = self.seen.min(axis=0), self.seen.max(axis=0)
+        margin = _MARGIN * (high - low) + 1e-12
+        is_outside = ((coordinates < low - margin) | (coordinates > high + margin)).any(axis=1)
+        distances, _ = self._tree.query(coordinates)
+        is_far = np.asarray(distances) > _SLACK * self.distance + 1e-12
+        return is_outside | is_far | (self.residuals(inputs) > _SLACK * self.remainder + 1e-9)
+
+    def residuals(self, inputs: Inputs) -> Float[np.ndarray, " samples"]:
+        """The norm that the coordinates leave of each input."""
+        centred = inputs - self.centre
+        return np.linalg.norm(centred - centred @ self.matrix @ self._inverse, axis=1)
+
+    @ft.cached_property
+    def _tree(self) -> KDTree:
+        return KDTree(self.seen)
+
+    @ft.cached_property
+    def _inverse(self) -> Float[np.ndarray, "coordinates sensors"]:
+        return np.linalg.pinv(self.matrix)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Named arrays for `training.npz`; `novelty_from` reads them back."""
+        return _prefixed("familiarity.", self)
+
+
+def novelty_from(arrays: dict[str, np.ndarray]) -> Novelty | None:
+    """The novelty check in the arrays of a file; None where there is none."""
+    found = _without_prefix("familiarity.", arrays)
+    if not found:
+        return None
+    return Novelty(**found | {name: float(found[name]) for name in ("distance", "remainder")})
+
+
+def fit_novelty(inputs: Inputs) -> Novelty:
+    """Learn what training inputs look like; at most 2,000 of them are kept."""
+    centre = inputs.mean(axis=0)
+    with one_blas_thread():
+        _, sizes, modes = np.linalg.svd(inputs - centre, full_matrices=False)
+    count = max(1, min(_MAX_COORDINATES, int((sizes > 1e-6 * sizes[0]).sum())))
+    deviations = np.where(sizes[:count] > 0, sizes[:count], 1.0) / np.sqrt(len(inputs))
+    matrix = modes[:count].T / deviations
+    rows = np.unique(np.linspace(0, len(inputs) - 1, min(len(inputs), _MAX_SEEN)).astype(int))
+    seen = (inputs[rows] - centre) @ matrix
+    distances = np.asarray(KDTree(seen).query(seen, k=min(2, len(seen)))[0]).reshape(len(seen), -1)
+    bare = Novelty(centre, matrix, seen, float(distances[:, -1].max()), 0.0)
+    return dc.replace(bare, remainder=float(bare.residuals(inputs).max()))
+
+
+# -- files
+
+
+def _prefixed(prefix: str, record: Any) -> dict[str, np.ndarray]:
+    return {f"{prefix}{field.name}": np.asarray(getattr(record, field.name)) for field in dc.fields(record)}
+
+
+def _without_prefix(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}

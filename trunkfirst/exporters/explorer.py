@@ -1,0 +1,188 @@
+"""The interactive explorer: one HTML page that computes an operator in the browser, without a network."""
+
+import base64
+import dataclasses as dc
+import hashlib
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from ..errors import UsageError
+from ..files import read_json, verify_run
+from ..linear import relative_errors
+from ..networks import Operator, load
+from ..runs import Memory, read_memory
+from .explorer_controls import Controls, Group, make_controls
+from .explorer_fields import Drawing, Sample, Table, Tested, make_drawing, make_table, read_tested
+from .jaxpr import trace
+from .scripts import page_file, to_javascript
+
+_SCRIPTS = ("model.js", "picture.js", "controls.js", "page.js")
+_TYPES = {"f8": "<f8", "f4": "<f4", "i8": "<i4", "u1": "u1"}
+
+
+def explorer_page(folder: Path) -> bytes:
+    """The page of a run folder, as UTF-8 HTML that needs no other file and no network.
+
+    Raises `UsageError` for a folder that is not a run, and `CorruptFileError` for damaged files in it.
+    """
+    if not (folder / "training.npz").is_file():
+        raise UsageError(
+            f"{folder} is no run folder: the explorer needs training.npz, which `run` and `fit` write"
+        )
+    verify_run(folder)
+    operator, memory = load(folder), read_memory(folder)
+    graph = trace(operator)
+    tested = read_tested(folder, memory.points, graph.sensors)
+    controls = make_controls(operator.input_names, operator.encoder, memory, tested.number_names)
+    table = make_table(operator, memory.points, controls.inputs(controls.seen))
+    metrics = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
+    script = "\n".join([to_javascript(graph, double=True), *map(page_file, _SCRIPTS)])
+    return _render(
+        title=str(metrics.get("problem") or folder.name),
+        lead=_lead(metrics),
+        script=script,
+        content=_content(operator, memory, tested, controls, table, metrics),
+    ).encode()
+
+
+def _lead(metrics: dict[str, Any]) -> str:
+    """The number of training samples and the test error, if `metrics.json` has them."""
+    samples, test = metrics.get("samples") or {}, metrics.get("test") or {}
+    parts = [f"trained on {samples['train']:,} samples"] if samples.get("train") else []
+    if samples.get("test") and test.get("mean_relative_l2") is not None:
+        parts.append(f"mean relative error on {samples['test']:,} test samples: {test['mean_relative_l2']:.1e}")
+    return "; ".join(parts).capitalize() + "." if parts else ""
+
+
+def _content(
+    operator: Operator, memory: Memory, tested: Tested, controls: Controls, table: Table, metrics: dict[str, Any]
+) -> dict[str, Any]:
+    """What the page needs besides the operator, for JSON."""
+    points = memory.points[table.kept]
+    is_whole = len(points) == len(memory.points)
+    drawing = make_drawing(points, tested.triangles if is_whole else None)
+    starts = itertools.accumulate((len(group.base) for group in controls.groups), initial=0)
+    known = memory.familiarity
+    assert known is not None  # the controls were made of it
+    return {
+        "groups": [
+            _group(group, first, memory.points, drawing if is_whole else None)
+            for group, first in zip(controls.groups, starts, strict=False)
+        ],
+        "base": _packed(controls.base),
+        "shapes": _packed(controls.shapes),
+        "seen": _packed(controls.seen),
+        "familiarity": {
+            "offset": _packed((controls.base - known.centre) @ known.matrix),
+            "matrix": _packed(controls.shapes @ known.matrix),
+            "distance": known.distance,
+        },
+        "points": _packed(points),
+        "drawing": _drawn(drawing),
+        "table": _packed(table.functions),
+        "output": {"offset": table.offset, "scale": table.scale.tolist(), "isPositive": table.is_positive},
+        "ranges": table.ranges.tolist(),
+        "channels": _channel_names(operator, metrics),
+        "samples": [_sample(sample, controls, table) for sample in tested.samples],
+        "notes": [
+            *filter(None, [drawing.remark, tested.reason, _left_out(operator, tested, controls, points)]),
+            *([] if is_whole else [f"Drawn at {len(points):,} of {len(memory.points):,} points."]),
+        ],
+        "colours": {"field": _colours("viridis"), "error": _colours("cividis")},
+    }
+
+
+def _channel_names(operator: Operator, metrics: dict[str, Any]) -> list[str]:
+    if operator.channels is None:
+        return ["output"]
+    named = list((metrics.get("test") or {}).get("channels") or {})
+    return named if len(named) == operator.channels else [f"output {k + 1}" for k in range(operator.channels)]
+
+
+def _group(group: Group, first: int, points: np.ndarray, drawing: Drawing | None) -> dict[str, Any]:
+    """A group, which begins at column `first` of an input, with the picture of its function."""
+    places, count = group.sensors, len(group.base)
+    if not group.is_function:
+        drawn = None
+    elif places is not None and drawing is not None and np.array_equal(places, points):
+        drawn = "same"
+    elif places is not None and places.shape[1] <= 2:
+        drawn = _drawn(make_drawing(places))
+    else:  # without coordinates, or with too many: by number
+        drawn = _drawn(Drawing("curve", ("sensor", ""), np.arange(1.0, 1 + count)[:, None]))
+    sliders = [dc.asdict(slider) for slider in group.sliders]
+    return {"name": group.name, "first": first, "last": first + count, "sliders": sliders, "drawing": drawn}
+
+
+def _drawn(drawing: Drawing) -> dict[str, Any]:
+    return {
+        "kind": drawing.kind,
+        "axes": drawing.axes,
+        "places": _packed(drawing.places.astype(np.float32)),
+        "triangles": _packed(drawing.triangles),
+    }
+
+
+def _sample(sample: Sample, controls: Controls, table: Table) -> dict[str, Any]:
+    return {
+        "name": sample.name,
+        "inputs": _packed(sample.inputs),
+        "values": controls.values(sample.inputs[None])[0].tolist(),
+        "truths": {channel: _packed(truth[table.kept]) for channel, truth in sample.truths.items()},
+    }
+
+
+def _left_out(operator: Operator, tested: Tested, controls: Controls, points: np.ndarray) -> str:
+    """The error of restricting an input function to shapes that have a slider, measured on the test samples."""
+    if not tested.samples or not any(group.is_function for group in controls.groups):
+        return ""
+    inputs = np.stack([sample.inputs for sample in tested.samples])
+    exact, shaped = (
+        operator.predict(x, points).reshape(len(x), -1) for x in (inputs, controls.inputs(controls.values(inputs)))
+    )
+    change = float(relative_errors(shaped, exact).max())
+    return (
+        "The sliders change an input along its main shapes and leave out small details, which changes the "
+        f"predictions of the test samples by up to {change:.1e} (relative). A chosen test sample is used in full."
+    )
+
+
+def _packed(array: Float[np.ndarray, "..."] | np.ndarray) -> dict[str, Any]:
+    """An array as base64; indices in 32 bits."""
+    kind = f"{array.dtype.kind}{array.dtype.itemsize}"
+    content = np.ascontiguousarray(array, _TYPES[kind]).tobytes()
+    return {"shape": array.shape, "type": _TYPES[kind][-2:], "bytes": base64.b64encode(content).decode()}
+
+
+def _colours(name: str) -> dict[str, Any]:
+    """256 colours, red, green and blue."""
+    import matplotlib as mpl
+
+    return _packed((mpl.colormaps[name](np.arange(256))[:, :3] * 255).round().astype(np.uint8))
+
+
+def _render(*, title: str, lead: str, script: str, content: dict[str, Any]) -> str:
+    """The filled template. Names from the data are escaped by it, or are in JSON without any `<`."""
+    style = page_file("page.css")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    return environment.from_string(page_file("page.html")).render(
+        title=title,
+        lead=lead,
+        style=Markup(style),  # noqa: S704
+        style_hash=_hash(style),
+        script=Markup(script),  # noqa: S704
+        script_hash=_hash(script),
+        content=Markup(json.dumps(content, allow_nan=False).replace("<", "\\u003c")),  # noqa: S704
+    )
+
+
+def _hash(text: str) -> str:
+    """The hash by which the page's Content-Security-Policy admits its own script and style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,232 @@
+"""Text files: plain, JSON, TOML, and tables as comma-separated values. None of them runs code."""
+
+import array
+import csv
+import io
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from ..errors import CorruptFileError, DataError, SettingError
+from .integrity import atomic_write, inside, open_file, prepare_directory, read_bytes
+
+# Python needs up to 20 bytes of memory for a byte of JSON.
+_MOST_JSON = 2**22
+_MOST_TOML = 2**18
+_MOST_TEXT = 2**26
+_DEEPEST = 64
+# A string, or a bracket outside of strings.
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
+# Of a table
+_MOST_VALUES = 5_000_000
+_LONGEST_LINE = 2**22
+_MOST_WORDS = 10_000
+_LONGEST_WORD = 1_000
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+def read_text(path: Path | str) -> str:
+    """Read UTF-8 text; damage is a `CorruptFileError` that names the file."""
+    try:
+        return read_bytes(path, most=_MOST_TEXT).decode()
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"cannot read {path} as text: {error}") from error
+
+
+# -- JSON
+
+
+def write_json(path: Path | str, value: object) -> None:
+    """Write strict JSON: a number that is not finite becomes null."""
+    write_text(path, to_json(value) + "\n")
+
+
+def to_json(value: object, *, indent: int | None = 2) -> str:
+    """Return strict JSON text; NaN and infinity, which JSON does not have, become null."""
+    return json.dumps(_plain(value), indent=indent, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def read_json(path: Path | str) -> Any:
+    """Read JSON; damage is a `CorruptFileError` that names the file."""
+    return parse_json(read_bytes(path, most=_MOST_JSON), path)
+
+
+def parse_json(text: bytes | str, source: object) -> Any:
+    """Parse JSON; a repeated key or more than 64 levels are a `CorruptFileError` that names `source`."""
+    try:
+        text = text if isinstance(text, str) else text.decode()
+        _check_depth(text)
+        value = json.loads(text, object_pairs_hook=_without_repetition)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except ValueError as error:
+        raise CorruptFileError(f"cannot read {source} as JSON: {error}") from error
+    return value
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for mark in _MARKS.finditer(text):
+        depth += (mark[1] is not None) - (mark[2] is not None)
+        if depth > _DEEPEST:
+            raise ValueError(f"more than {_DEEPEST} nested brackets")
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in found if names.count(name) > 1)!r} is given twice")
+    return found
+
+
+# -- TOML
+
+
+def read_toml(path: Path | str) -> dict[str, Any]:
+    """Read a configuration file; a syntax error is a `SettingError` with the line."""
+    try:
+        values = tomllib.loads(read_bytes(path, most=_MOST_TOML).decode())
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"cannot read {path}: {error}") from error
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits is no TOMLDecodeError
+        raise SettingError(f"{path} is not valid TOML: {error}") from error
+    if _is_deep(values):
+        raise SettingError(f"{path} has more than {_DEEPEST} nested tables or lists")
+    return values
+
+
+def _is_deep(value: Any) -> bool:
+    layer = [value]
+    for _ in range(_DEEPEST):
+        layer = [
+            inner
+            for item in layer
+            if isinstance(item, (dict, list))
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    return len(layer) > 0
+
+
+# -- CSV
+
+
+def write_csv_folder(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write NAME.csv for each array; numbers with all their digits, one row per line."""
+    for name, values in arrays.items():
+        if Path(name).name != name:
+            raise DataError(f"{name!r} is no name of a file; rename this input or label")
+        if values.ndim > 2 or values.size > _MOST_VALUES:
+            raise DataError(
+                f"{name}: shape {values.shape} does not fit into CSV, which has at most two axes and "
+                f"{_MOST_VALUES:,} values; use .npz"
+            )
+    folder = prepare_directory(path)
+    for name, values in arrays.items():
+        text = io.StringIO()
+        rows = values.reshape(-1, 1) if values.ndim < 2 else values
+        csv.writer(text, lineterminator="\n").writerows(rows.tolist())
+        write_text(folder / f"{name}.csv", text.getvalue())
+
+
+def read_csv_folder(path: Path | str) -> dict[str, np.ndarray]:
+    """Read every *.csv file of a folder by its name without the ending."""
+    names = sorted(file.name for file in Path(path).glob("*.csv"))
+    if not names:
+        raise CorruptFileError(
+            f"{path} is a folder without .csv files; expected inputs.csv, points.csv, outputs.csv"
+        )
+    return {Path(name).stem: read_csv(inside(path, name)) for name in names}
+
+
+def read_csv(path: Path | str) -> np.ndarray:
+    """Read one table (rows, columns) of numbers, with or without a line of titles; or of words alone."""
+    try:
+        cells = itertools.islice((cell for row in _rows(path) for cell in row), _MOST_WORDS + 1)
+        if not any(map(_is_number, cells)):
+            return _words(path)
+        top = next(_rows(path))
+        has_titles = not any(map(_is_number, top))
+        rows = itertools.islice(enumerate(_rows(path), 1), int(has_titles), None)
+        return _table(path, rows, columns=len(top))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CorruptFileError(f"cannot read {path} as CSV: {error}") from error
+
+
+def _rows(path: Path | str) -> Iterator[list[str]]:
+    """Yield the rows that are not empty, one at a time: as text a number takes ten times its size."""
+    with open_file(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
+        yield from filter(None, csv.reader(_lines(path, file)))
+
+
+def _lines(path: Path | str, file: TextIO) -> Iterator[str]:
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
+            raise CorruptFileError(f"{path} has a line of more than {_LONGEST_LINE:,} letters; use .npz")
+        yield line
+
+
+def _words(path: Path | str) -> np.ndarray:
+    rows = list(itertools.islice(_rows(path), _MOST_WORDS + 1))
+    if rows and _has_other_separator(rows[-1][0]):
+        raise CorruptFileError(f"{path}: {rows[-1][0][:40]!r} is not a number; separate by commas")
+    words = [cell for row in rows for cell in row]
+    if len(words) > _MOST_WORDS or max(map(len, words), default=0) > _LONGEST_WORD:
+        raise CorruptFileError(
+            f"{path} holds no numbers, but more than {_MOST_WORDS:,} words, or one of {_LONGEST_WORD:,} letters"
+        )
+    return np.array(words, dtype=np.str_)
+
+
+def _table(path: Path | str, rows: Iterator[tuple[int, list[str]]], *, columns: int) -> np.ndarray:
+    numbers = array.array("d")
+    for line, row in rows:
+        if len(row) != columns:
+            raise CorruptFileError(f"{path}: row {line} has {len(row)} cells, the first row {columns}")
+        try:
+            numbers.extend(map(float, row))
+        except ValueError:
+            column, cell = next((n, cell) for n, cell in enumerate(row, 1) if not _is_number(cell))
+            hint = "; separate by commas" if _has_other_separator(cell) else ""
+            raise CorruptFileError(
+                f"{path}: row {line}, column {column}: {cell[:40]!r} is not a number{hint}"
+            ) from None
+        if len(numbers) > _MOST_VALUES:
+            raise CorruptFileError(f"{path} has more than {_MOST_VALUES:,} values, too many for CSV; use .npz")
+    return np.array(numbers).reshape(-1, columns)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _has_other_separator(cell: str) -> bool:
+    """Whether a cell holds several numbers between semicolons or spaces."""
+    parts = cell.replace(";", " ").split()
+    return len(parts) > 1 and all(map(_is_number, parts))

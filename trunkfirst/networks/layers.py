@@ -1,0 +1,205 @@
+"""The multilayer perceptron, the trunk made of one, and the map to physical outputs."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.scipy.linalg as jsl
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..errors import UnknownNameError, ValueRangeError
+from ._encoders import AbstractEncoder, Identity
+
+Activation: TypeAlias = Callable[[Array], Array]
+Raw: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples points channels"]
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "sine": jnp.sin,
+    "softplus": jax.nn.softplus,
+    "elu": jax.nn.elu,
+    "sigmoid": jax.nn.sigmoid,
+}
+
+
+def rounded(activation: str, radius: Float[Array, ""]) -> Activation:
+    """The activation; for ReLU with its kink replaced by a parabola from -radius to radius."""
+    if activation != "relu":
+        return ACTIVATIONS[activation]
+
+    def sigma(x: Array) -> Array:
+        r = jnp.maximum(radius.astype(x.dtype), jnp.finfo(x.dtype).tiny)  # radius 0 is ReLU itself
+        return jnp.clip(x + r, 0, 2 * r) ** 2 / (4 * r) + jnp.maximum(x - r, 0)
+
+    return sigma
+
+
+# Variance of the weights between layers of widths n_in and n_out.
+INITIALISATIONS: dict[str, Callable[[int, int], float]] = {
+    "he": lambda n_in, n_out: 2 / n_in,
+    "xavier": lambda n_in, n_out: 2 / (n_in + n_out),
+}
+
+
+class Perceptron(eqx.Module):
+    """z^1 = W^1 x + b^1, z^l = W^l sigma(z^(l-1)) + b^l; no activation on the output.
+
+    Maps batches (..., n_0) to (..., n_L).
+    """
+
+    weights: tuple[Float[Array, "... _ _"], ...]
+    biases: tuple[Float[Array, "... _"], ...]
+    activation: str = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        _check_activation(self.activation)
+
+    def __call__(
+        self, x: Float[Array, "*batch n_in"], sigma: Activation | None = None
+    ) -> Float[Array, "*batch n_out"]:
+        return self.hidden(x, sigma) @ self.weights[-1].T + self.biases[-1].reshape((1,) * (x.ndim - 1) + (-1,))
+
+    def hidden(
+        self, x: Float[Array, "*batch n_in"], sigma: Activation | None = None
+    ) -> Float[Array, "*batch n_hidden"]:
+        """The last hidden layer after its activation, or after another one, `sigma`."""
+        sigma = sigma or ACTIVATIONS[self.activation]
+        for W, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = sigma(x @ W.T + b.reshape((1,) * (x.ndim - 1) + (-1,)))
+        return x
+
+    @property
+    def inputs(self) -> int:
+        """The number of inputs."""
+        return self.weights[0].shape[-1]
+
+    @property
+    def architecture(self) -> tuple[int, ...]:
+        """The widths (n_0, n_1, ..., n_L)."""
+        return (self.inputs, *(len(b) for b in self.biases))
+
+
+def make_perceptron(
+    architecture: Sequence[int],
+    *,
+    activation: str = "relu",
+    initialisation: str = "he",
+    dtype: jnp.dtype | type = jnp.float64,
+    key: PRNGKeyArray,
+) -> Perceptron:
+    """A perceptron with normal weights of He's or Xavier's variance and zero biases.
+
+    `architecture` is the paper's vector, e.g. (2, 50, 50, 50, 50): two inputs, three hidden layers, 50 outputs.
+    Raises a `ValueRangeError` for widths below 1 and an `UnknownNameError` for unknown names.
+    """
+    if len(architecture) < 2 or any(width < 1 for width in architecture):
+        raise ValueRangeError(f"architecture is {tuple(architecture)}; expected two or more positive widths")
+    _check_activation(activation)
+    if initialisation not in INITIALISATIONS:
+        raise UnknownNameError("initialisation", initialisation, tuple(INITIALISATIONS))
+    variance = INITIALISATIONS[initialisation]
+    layers = list(itertools.pairwise(architecture))
+    keys = jr.split(key, len(layers))
+    weights = tuple(
+        jr.normal(k, (n_out, n_in), dtype) * jnp.asarray(variance(n_in, n_out) ** 0.5, dtype)
+        for k, (n_in, n_out) in zip(keys, layers, strict=True)
+    )
+    return Perceptron(weights, tuple(jnp.zeros(n_out, dtype) for _, n_out in layers), activation)
+
+
+def side_by_side(networks: Sequence[Perceptron]) -> Perceptron:
+    """One network with the outputs of several of the same input and depth: its layers are block diagonal."""
+    first, *others = zip(*(network.weights for network in networks), strict=True)
+    weights = (jnp.concatenate(first), *(jsl.block_diag(*layer) for layer in others))
+    biases = tuple(jnp.concatenate(layer) for layer in zip(*(network.biases for network in networks), strict=True))
+    return Perceptron(weights, biases, networks[0].activation)
+
+
+def _check_activation(activation: str) -> None:
+    if activation not in ACTIVATIONS:
+        raise UnknownNameError("activation", activation, tuple(ACTIVATIONS))
+
+
+def count_parameters(module: eqx.Module) -> int:
+    """The number of trainable parameters of a module."""
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(module, eqx.is_inexact_array)))
+
+
+class Trunk(eqx.Module):
+    """phi(y) = (1, phi_1(y), ..., phi_N(y)); `network` gives the last N from the encoded point."""
+
+    network: Perceptron
+    encoder: AbstractEncoder = Identity()
+
+    depends_on_input: ClassVar[bool] = False
+
+    def __call__(self, points: Float[Array, "points coordinates"]) -> Float[Array, "points functions"]:
+        return self.functions(points)
+
+    def functions(
+        self, points: Float[Array, "points coordinates"], features: Array | None = None
+    ) -> Float[Array, "points functions"]:
+        """All functions at the points; `features` of an input are for trunks with `depends_on_input`."""
+        del features
+        functions = self.network(self.encoder(points))
+        return jnp.concatenate([jnp.ones((len(points), 1), functions.dtype), functions], axis=1)
+
+    @property
+    def coordinates(self) -> int:
+        """The number of coordinates of a point."""
+        return self.network.architecture[0] if self.encoder.sensors is None else self.encoder.sensors
+
+    @property
+    def width(self) -> int:
+        """N, the number of functions besides the constant."""
+        return self.network.architecture[-1]
+
+    @property
+    def effective_width(self) -> int:
+        """The most functions besides the constant that can be independent: the last hidden width, or N."""
+        *_, hidden, width = self.network.architecture
+        return min(width, hidden) if len(self.network.architecture) > 2 else width
+
+
+class Boundary(eqx.Module):
+    """A function d(y) that is zero on given sides of a box, where the output always equals `value`.
+
+    A side is a pair (coordinate, is_upper); d is the product of the distances to these sides, each divided by the
+    extent of the box.
+    """
+
+    lower: tuple[float, ...] = eqx.field(static=True)
+    upper: tuple[float, ...] = eqx.field(static=True)
+    sides: tuple[tuple[int, bool], ...] = eqx.field(static=True)
+    value: float = eqx.field(static=True, default=0.0)
+
+    def __call__(self, points: Float[Array, "points coordinates"]) -> Float[Array, " points"]:
+        factor = jnp.ones(len(points), points.dtype)
+        for coordinate, is_upper in self.sides:
+            low, high = self.lower[coordinate], self.upper[coordinate]
+            y = points[:, coordinate]
+            factor = factor * ((high - y) if is_upper else (y - low)) / (high - low)
+        return factor
+
+
+class OutputMap(eqx.Module):
+    """u = scale (value + d(y) raw) for every channel, or its exponential where the output must be positive."""
+
+    scale: Float[Array, " channels"]
+    boundary: Boundary | None = None
+    is_positive: bool = eqx.field(static=True, default=False)
+
+    def __call__(self, raw: Raw, points: Float[Array, "points coordinates"]) -> Raw:
+        """Physical outputs (samples, points), or (samples, points, channels) with several channels."""
+        more = (1,) * (raw.ndim - 2)
+        if self.boundary is not None:
+            raw = self.boundary.value + self.boundary(points).reshape(1, -1, *more) * raw
+        scaled = raw * (self.scale.reshape(1, 1, -1) if more else self.scale.reshape(1, 1))
+        return jnp.exp(scaled) if self.is_positive else scaled

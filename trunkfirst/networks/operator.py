@@ -1,0 +1,285 @@
+"""The operator: everything that is needed to predict, in physical units."""
+
+import dataclasses as dc
+import html
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from ..errors import DataError, PrecisionError, UsageError
+from ._encoders import AbstractEncoder
+from .branches import Branch, FeatureBranch, PredictOnlyBranch
+from .layers import OutputMap, Perceptron, Trunk, count_parameters
+from .training_domain import TrainingDomain, checked_rows
+
+# Lists or arrays of numbers; checked in the methods, with messages that name the array and the axis.
+Inputs: TypeAlias = Any
+Points: TypeAlias = Any
+Fields: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples points channels"]
+
+# The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
+_BLOCK_NUMBERS = 2**24
+
+
+class Operator(eqx.Module):
+    """u(y) = phi(y)^T T c(f): the trunk phi, the transform T, and the branch c of the encoded input f.
+
+    Several output channels share the trunk; each has its own `rank` coefficients. An `output` map leads from there
+    to the physical output. `domain` holds what is known of the training data.
+
+    A frozen pytree, for use with `jax.jit`, `jax.vmap` and `jax.grad`. `predict` takes and returns NumPy arrays.
+
+    >>> import numpy as np
+    >>> import trunkfirst
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> data = trunkfirst.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
+    >>> network = trunkfirst.TrunkSettings((1, 20, 6), "tanh", "xavier")
+    >>> trunk = trunkfirst.ProjectedTrunk(network, iterations=50, starts=1)
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.LinearRidge())
+    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method).operator
+    >>> operator.predict(a[:3], np.linspace(0, 1, 200)[:, None]).shape  # any points
+    (3, 200)
+    >>> operator.gradient(a[:3], x[:, None]).shape  # one derivative for each coordinate
+    (3, 30, 1)
+    """
+
+    encoder: AbstractEncoder
+    branch: Branch
+    trunk: Trunk
+    transform: Float[Array, "functions rank"] | None = None
+    """T; None is the identity."""
+    input_names: tuple[str, ...] = eqx.field(static=True, default=("input",))
+    output: OutputMap | None = None
+    """None is the identity."""
+    channels: int | None = eqx.field(static=True, default=None)
+    """The number of channels; None for fields without an axis of channels."""
+    domain: TrainingDomain | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        if self.domain is not None:
+            self.domain.check(
+                coordinates=self.trunk.coordinates,
+                sensors=self.sensors,
+                channels=self.channels or 1,
+                inputs=len(self.input_names),
+            )
+
+    def __call__(self, inputs: Inputs, points: Points) -> Fields:
+        """Output fields of `inputs` (samples, sensors) at `points` (points, coordinates), as JAX arrays.
+
+        `inputs` may be a mapping from the names of the input functions to arrays.
+        """
+        return self.fields(self.coefficients(inputs), self.basis(points), points)
+
+    def coefficients(self, inputs: Inputs) -> Float[Array, "samples rank"]:
+        """c(f), the coefficients in the basis; those of several channels one after the other."""
+        if isinstance(inputs, Mapping):
+            self.check_names(inputs)
+            inputs = jnp.concatenate([self._array(name, inputs[name], None) for name in self.input_names], axis=1)
+        return self.branch(self.encoder(self._array("inputs", inputs, self.sensors)))
+
+    def fields(self, coefficients: Array, basis: Array, points: Points) -> Fields:
+        """The physical output of these coefficients, for `basis` = `self.basis(points)`."""
+        if self.channels is None:
+            raw = coefficients @ basis.T
+        else:
+            by_channel = coefficients.reshape(len(coefficients), self.channels, -1)
+            raw = jnp.einsum("kcr,pr->kpc", by_channel, basis)
+        return raw if self.output is None else self.output(raw, self._array("points", points, None))
+
+    def basis(self, points: Points) -> Float[Array, "points rank"]:
+        """phi(y)^T T, the basis functions at the points."""
+        functions = self.trunk.functions(self._array("points", points, self.trunk.coordinates))
+        return functions if self.transform is None else functions @ self.transform
+
+    def fold(self) -> "Operator":
+        """The same operator as a standard DeepONet: T moved into the branch's last layer, T W and T b."""
+        if self.transform is None:
+            return self
+        with jax.enable_x64(self.dtype == jnp.float64):
+            T = self.transform if self.channels is None else jnp.kron(jnp.eye(self.channels), self.transform)
+            branch = _with_last_layer_times(self.branch, T)
+        return dc.replace(self, branch=branch, transform=None)
+
+    def predict(self, inputs: Inputs, points: Points | None = None) -> np.ndarray:
+        """Predict the outputs of new inputs.
+
+        `inputs` (samples, sensors) is an array or list, or a mapping from the names of the input functions to
+        these. `points` (points, coordinates) are those of training by default; a warning says if some lie outside
+        the training domain. Returns an array (samples, points), or (samples, points, channels) with channels.
+        Raises a `DataError` for wrong sizes and for values that are not finite.
+
+        Computes in the precision of the operator, in blocks of samples, so that memory is bounded.
+        """
+        rows, places = self._checked_inputs(inputs), self._checked_points(points)
+        bare = self._without_domain()
+        expand = _expand if isinstance(self.branch, PredictOnlyBranch) else _expand_compiled
+        with jax.enable_x64(self.dtype == jnp.float64):
+            basis = eqx.filter_jit(Operator.basis)(bare, places)
+            blocks = _blocks(len(rows), len(basis) * (self.channels or 1))
+            return np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
+
+    def gradient(self, inputs: Inputs, points: Points | None = None) -> np.ndarray:
+        """Derivatives of the outputs with respect to the coordinates of the points.
+
+        Arguments, checks and precision are those of `predict`. Returns (samples, points, coordinates), with
+        channels (samples, points, channels, coordinates): exact derivatives of the networks; at a kink of a ReLU
+        trunk the slope of one side.
+        """
+        rows, places = self._checked_inputs(inputs), self._checked_points(points)
+        bare = self._without_domain()
+        with jax.enable_x64(self.dtype == jnp.float64):
+            coefficients = np.asarray(bare.coefficients(rows))
+            at = bare._array("points", places, self.trunk.coordinates)
+            blocks = _blocks(len(rows), at.size * (self.channels or 1))
+            return np.concatenate([np.asarray(_slopes(bare, jnp.asarray(coefficients[b]), at)) for b in blocks])
+
+    def predict_scattered(self, inputs: Inputs, points: Points) -> np.ndarray:
+        """Like `predict`, with points (samples, points, coordinates) of its own for every sample."""
+        with jax.enable_x64(self.dtype == jnp.float64):
+            return self.scattered_fields(np.asarray(self.coefficients(self._checked_inputs(inputs))), points)
+
+    def scattered_fields(self, coefficients: np.ndarray, points: Points) -> np.ndarray:
+        """The physical outputs of these coefficients, every sample at its own points."""
+        bare = self._without_domain()
+        blocks = _blocks(len(points), points.shape[1] * max(self.trunk.width, 1))
+        return np.concatenate(
+            [np.asarray(_scattered(bare, jnp.asarray(coefficients[b]), jnp.asarray(points[b]))) for b in blocks]
+        )
+
+    @property
+    def sensors(self) -> int | None:
+        """The number of values of an input; None if neither the encoder nor a foreign estimator knows it."""
+        return self.branch.inputs if self.encoder.sensors is None else self.encoder.sensors
+
+    @property
+    def rank(self) -> int:
+        """The number of basis functions."""
+        return self.trunk.width + 1 if self.transform is None else self.transform.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The precision of the weights."""
+        return self.trunk.network.weights[0].dtype
+
+    def check_names(self, inputs: Collection[str]) -> None:
+        """Raise a `DataError` unless the input functions are those of training."""
+        if set(inputs) != set(self.input_names):
+            raise DataError(f"inputs: expected {', '.join(self.input_names)}; got {', '.join(inputs)}")
+
+    def __repr__(self) -> str:
+        return f"Operator({', '.join(f'{name}: {text}' for name, text in self._summary().items())})"
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+            for name, text in self._summary().items()
+        )
+        return f"<table><caption>Operator</caption>{cells}</table>"
+
+    def _summary(self) -> dict[str, str]:
+        domain = self.domain or TrainingDomain()
+        outputs = ", ".join(domain.channel_names) or f"{self.channels or 1}"
+        coordinates = ", ".join(domain.coordinate_names) or f"{self.trunk.coordinates} coordinates"
+        known = {} if domain.points is None else {"training points": f"{len(domain.points):,}"}
+        return {
+            "inputs": f"{', '.join(self.input_names)} ({self.sensors} sensors)",
+            "outputs": f"{outputs} at ({coordinates})",
+            "encoder": type(self.encoder).__name__,
+            "branch": f"{type(self.branch).__name__} ({count_parameters(self.branch):,} parameters)",
+            "trunk": f"{self.trunk.network.architecture}, rank {self.rank}",
+            "precision": str(self.dtype),
+            **known,
+        }
+
+    def _without_domain(self) -> "Operator":
+        # A domain is static for JAX: with it every operator would be compiled anew.
+        return self if self.domain is None else dc.replace(self, domain=None)
+
+    def _checked_inputs(self, inputs: Inputs) -> np.ndarray:
+        if not isinstance(inputs, Mapping):
+            return checked_rows("inputs", inputs, ("samples", "sensors"), self.sensors)
+        self.check_names(inputs)
+        sizes = (self.domain and self.domain.input_sizes) or (None,) * len(self.input_names)
+        parts = [
+            checked_rows(f"inputs[{name!r}]", inputs[name], ("samples", "sensors"), size)
+            for name, size in zip(self.input_names, sizes, strict=True)
+        ]
+        if len({len(part) for part in parts}) > 1:
+            counts = ", ".join(f"{name} {len(part)}" for name, part in zip(self.input_names, parts, strict=True))
+            raise DataError(f"inputs: different numbers of samples on axis 0: {counts}")
+        return checked_rows("inputs", np.concatenate(parts, axis=1), ("samples", "sensors"), self.sensors)
+
+    def _checked_points(self, points: Points | None) -> np.ndarray:
+        domain = self.domain or TrainingDomain()
+        if points is None and domain.points is None:
+            raise DataError("points: this operator does not know its training points; pass points=...")
+        if points is None:
+            return np.asarray(domain.points)
+        places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
+        if count := int(domain.is_outside(places).sum()):
+            text = (
+                f"points: {count:,} of {len(places):,} lie outside the training domain; the operator extrapolates"
+            )
+            warnings.warn(text, UserWarning, stacklevel=3)
+        return places
+
+    def _array(self, name: str, value: ArrayLike, columns: int | None) -> Array:
+        """For JAX, where values are not known yet: checks of precision and sizes alone."""
+        if self.dtype == jnp.float64 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+            raise PrecisionError(
+                "this operator is in double precision, which JAX has switched off; "
+                'add jax.config.update("jax_enable_x64", True) at the top of your program, '
+                "or call operator.predict(inputs, points)"
+            )
+        array = jnp.asarray(value, self.dtype)
+        if array.ndim != 2:
+            raise DataError(f"{name}: expected 2 axes (one row each), got shape {array.shape}")
+        if columns is not None and array.shape[1] != columns:
+            raise DataError(f"{name}: expected {columns} columns on axis 1, as in training, got {array.shape[1]}")
+        return array
+
+
+def _blocks(count: int, numbers: int) -> list[slice]:
+    """Blocks of samples, `numbers` floats each sample."""
+    size = max(1, _BLOCK_NUMBERS // numbers)
+    return [slice(start, start + size) for start in range(0, count, size)]
+
+
+def _with_last_layer_times(branch: Branch, T: Array) -> Branch:
+    if isinstance(branch, FeatureBranch):
+        return FeatureBranch(branch.features, T @ branch.weight, T @ branch.bias)
+    if not isinstance(branch, Perceptron):
+        raise UsageError("only an unstacked branch with one last layer can take the transform into it")
+    *weights, W = branch.weights
+    *biases, b = branch.biases
+    return Perceptron((*weights, T @ W), (*biases, T @ b), branch.activation)
+
+
+def _expand(operator: Operator, inputs: Inputs, basis: Array, points: Points) -> Array:
+    return operator.fields(operator.coefficients(inputs), basis, points)
+
+
+@eqx.filter_jit
+def _scattered(operator: Operator, coefficients: Array, points: Array) -> Array:
+    return jax.vmap(lambda c, y: operator.fields(c[None], operator.basis(y), y)[0])(coefficients, points)
+
+
+@eqx.filter_jit
+def _slopes(operator: Operator, coefficients: Array, points: Array) -> Array:
+    """An output depends only on its own point: one tangent moves all points along a coordinate at once."""
+
+    def along(direction: Array) -> Array:
+        tangents = jnp.broadcast_to(direction[None], points.shape)
+        return jax.jvp(lambda y: operator.fields(coefficients, operator.basis(y), y), (points,), (tangents,))[1]
+
+    return jax.vmap(along, out_axes=-1)(jnp.eye(points.shape[1], dtype=points.dtype))
+
+
+_expand_compiled = eqx.filter_jit(_expand)

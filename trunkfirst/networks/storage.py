@@ -1,0 +1,268 @@
+"""An operator on disk: `model.json` describes its parts, `model.safetensors` holds the arrays, and
+`MANIFEST.sha256` the checksums of both.
+
+Loading runs no code from the file: `_PARTS` lists the classes that a file may name.
+"""
+
+import dataclasses as dc
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from ..errors import CorruptFileError, OutputNotWritableError, PredictOnlyError
+from ..files import (
+    atomic_write,
+    inside,
+    open_file,
+    parse_json,
+    read_json,
+    verify_manifest,
+    write_json,
+    write_manifest,
+)
+from . import _encoders, branches, layers
+from .branches import PredictOnlyBranch
+from .operator import Operator
+from .training_domain import TrainingDomain
+
+FORMAT = 1
+_DESCRIPTION, _WEIGHTS = "model.json", "model.safetensors"
+_MOST_ARRAYS = 10_000
+_LONGEST_HEADER = 2**21
+# Fields of parts and entries of lists; a network of a hundred layers has about 500.
+_MOST_ITEMS = 2_000
+# The classes that a file may name.
+_PARTS: dict[str, type] = {
+    part.__name__: part
+    for part in (
+        Operator,
+        TrainingDomain,
+        layers.Trunk,
+        layers.Perceptron,
+        layers.OutputMap,
+        layers.Boundary,
+        branches.StackedBranch,
+        branches.KernelBranch,
+        branches.FeatureBranch,
+        branches.LayerFeatures,
+        branches.ProductFeatures,
+        branches.SkipFeatures,
+        branches.ConvolutionFeatures,
+        _encoders.Identity,
+        _encoders.Standardise,
+        _encoders.Elementwise,
+        _encoders.Coordinates,
+        _encoders.Coefficients,
+        _encoders.Chain,
+        _encoders.Parallel,
+        _encoders.Periodic,
+        _encoders.FourierFeatures,
+    )
+}
+# Fields whose arrays may hold infinity: the deviation of a constant sensor, the bound of an interval.
+_MAY_BE_INFINITE = ("deviation", "extras")
+
+
+def save(operator: Operator, folder: Path | str) -> Path:
+    """Write `model.safetensors`, `model.json` and their manifest into `folder`, which is created if necessary.
+
+    Returns the folder. Raises a `PredictOnlyError` for an operator around a scikit-learn estimator and an
+    `OutputNotWritableError` if the folder cannot be created.
+    """
+    if isinstance(operator.branch, PredictOnlyBranch):
+        raise PredictOnlyError(operator.branch.refusal("saved; predict in this program"))
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputNotWritableError(f"cannot make {folder}: {error.strerror}") from error
+    arrays: dict[str, np.ndarray] = {}
+    description = _describe(operator, "", arrays)
+    content = safetensors.numpy.save(arrays)
+    with atomic_write(folder / _WEIGHTS) as file:
+        file.write(content)
+    digest = hashlib.sha256(content).hexdigest()
+    write_json(folder / _DESCRIPTION, {"format": FORMAT, "sha256": digest, "operator": description})
+    write_manifest(folder, (_DESCRIPTION, _WEIGHTS))
+    return folder
+
+
+def load(folder: Path | str) -> Operator:
+    """Read an operator from a model folder or from a run folder that holds one in `model/`.
+
+    Verifies the checksums, every shape, and that the parts fit together; raises a `CorruptFileError` otherwise.
+
+    >>> import numpy as np
+    >>> import trunkfirst
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> data = trunkfirst.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
+    >>> network = trunkfirst.TrunkSettings((1, 20, 6), "tanh", "xavier")
+    >>> trunk = trunkfirst.ProjectedTrunk(network, iterations=50, starts=1)
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.LinearRidge())
+    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method).operator
+    >>> folder = trunkfirst.save(operator, "model")
+    >>> again = trunkfirst.load("model")
+    >>> bool((again.predict(a, x[:, None]) == operator.predict(a, x[:, None])).all())
+    True
+    """
+    folder = Path(folder)
+    if not (folder / _DESCRIPTION).exists() and (folder / "model").is_dir():
+        folder = folder / "model"
+    verify_manifest(folder)
+    path = inside(folder, _DESCRIPTION)
+    header = read_json(path)
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise CorruptFileError(f"{path} is not a model of format {FORMAT}")
+    arrays = _read_weights(inside(folder, _WEIGHTS), header.get("sha256"))
+    try:
+        with jax.enable_x64(True):
+            restorer = _Restorer(arrays)
+            operator = restorer.restore(header["operator"], Operator)
+            restorer.check_complete()
+            _check_predictions(operator)
+    except Exception as error:  # a crafted file can make any part fail in any way
+        raise CorruptFileError(f"{path} does not describe an operator: {error}") from error
+    return operator
+
+
+def _read_weights(path: Path, digest: object) -> dict[str, np.ndarray]:
+    """The arrays, if the header is small: the reader itself would spend long on millions of entries."""
+    with open_file(path) as file:
+        content = file.read()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise CorruptFileError(f"{path} does not belong to {_DESCRIPTION}, which names another SHA-256")
+    length = int.from_bytes(content[:8], "little")
+    if length > min(_LONGEST_HEADER, len(content) - 8):
+        raise CorruptFileError(f"{path} claims a header of {length:,} bytes; refused")
+    entries = parse_json(content[8 : 8 + length], path)
+    if not isinstance(entries, dict) or len(entries) > _MOST_ARRAYS:
+        raise CorruptFileError(f"{path}: expected a list of at most {_MOST_ARRAYS:,} arrays; refused")
+    try:
+        return safetensors.numpy.load(content)
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CorruptFileError(f"cannot read {path}: {error}") from error
+
+
+def _describe(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
+    """A module as JSON; its arrays are stored in `arrays` by place, e.g. trunk.network.weights.0."""
+    if eqx.is_array(value) or isinstance(value, np.ndarray):
+        arrays[place] = np.asarray(value, order="C")
+        return {"array": place, "shape": list(value.shape), "dtype": str(value.dtype)}
+    if dc.is_dataclass(value):
+        fields = {
+            f.name: _describe(getattr(value, f.name), f"{place}.{f.name}".strip("."), arrays)
+            for f in dc.fields(value)
+            if f.name != "domain" or getattr(value, f.name) is not None  # version 0.1 has none
+        }
+        return {"part": type(value).__name__, "fields": fields}
+    if isinstance(value, Mapping):
+        return {"mapping": {name: _describe(item, f"{place}.{name}", arrays) for name, item in value.items()}}
+    if isinstance(value, tuple):
+        return [_describe(item, f"{place}.{index}", arrays) for index, item in enumerate(value)]
+    return value
+
+
+class _Restorer:
+    """Builds parts from their descriptions; every value must have the type of its field."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self._arrays = arrays
+        self._used: set[str] = set()
+        self._count = 0
+
+    def restore(self, description: Any, expected: Any, name: str = "operator") -> Any:
+        self._count += 1
+        if self._count > _MOST_ITEMS:
+            raise ValueError(f"more than {_MOST_ITEMS:,} fields and entries")
+        value = self._value(description, expected, name)
+        if not _fits(value, expected):
+            raise ValueError(f"{name} is {str(value)[:80]!r}, which has no place there")
+        return value
+
+    def check_complete(self) -> None:
+        """Every array must have been used."""
+        if unused := set(self._arrays) - self._used:
+            raise ValueError(f"it has no place for {min(unused)!r}")
+
+    def _value(self, description: Any, expected: Any, name: str) -> Any:
+        if isinstance(description, list):
+            hints = _item_hints(expected, len(description))
+            if len(hints) != len(description):
+                raise ValueError(f"{name} has {len(description)} entries where {len(hints)} are expected")
+            return tuple(self.restore(item, hint, name) for item, hint in zip(description, hints, strict=True))
+        if isinstance(description, float) and not np.isfinite(description):
+            raise ValueError(f"{name} is not finite")
+        if not isinstance(description, dict):
+            return description
+        if "array" in description:
+            return self._array(description, expected, name)
+        if "mapping" in description:
+            hint = [*get_args(expected), Any, Any][1]
+            return {str(key): self.restore(item, hint, name) for key, item in description["mapping"].items()}
+        return self._part(description)
+
+    def _part(self, description: dict[str, Any]) -> Any:
+        if description["part"] not in _PARTS:
+            raise ValueError(f"unknown part {description['part']!r}")
+        part = _PARTS[description["part"]]
+        hints = get_type_hints(part)
+        fields = {name: self.restore(item, hints[name], name) for name, item in description["fields"].items()}
+        return part(**fields)
+
+    def _array(self, description: dict[str, Any], expected: Any, name: str) -> Any:
+        place = description["array"]
+        array = self._arrays[place]
+        self._used.add(place)
+        if list(array.shape) != description["shape"] or str(array.dtype) != description["dtype"]:
+            raise ValueError(f"{place} has shape {array.shape} and type {array.dtype}")
+        if array.size == 0:
+            raise ValueError(f"{place} is empty")
+        is_sound = ~np.isnan(array) if name in _MAY_BE_INFINITE else np.isfinite(array)
+        if not is_sound.all():
+            raise ValueError(f"{place} holds {np.sum(~is_sound):,} values that are not finite numbers")
+        return array if np.ndarray in (expected, *get_args(expected)) else jnp.asarray(array)
+
+
+def _item_hints(hint: Any, count: int) -> tuple[Any, ...]:
+    """The types of the items of a tuple of `count` items that is annotated with `hint`."""
+    options = get_args(hint) if get_origin(hint) is tuple else (Any, ...)
+    return options[:1] * count if options[-1] is Ellipsis else options
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value has an annotated type: a class, an array, or tuples, mappings and unions of these."""
+    if hint is Any:
+        return True
+    options, origin = get_args(hint), get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, option) for option in options)
+    if origin is tuple:
+        hints = _item_hints(hint, len(value)) if isinstance(value, tuple) else ()
+        return isinstance(value, tuple) and len(value) == len(hints) and all(map(_fits, value, hints))
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_fits(item, options[1]) for item in value.values())
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _check_predictions(operator: Operator) -> None:
+    """Check that the parts predict together; only shapes are computed."""
+    if not operator.input_names or (operator.channels is not None and operator.channels < 1):
+        raise ValueError("input_names or channels are none")
+    assert operator.sensors is not None
+    inputs = jax.ShapeDtypeStruct((2, operator.sensors), operator.dtype)
+    points = jax.ShapeDtypeStruct((3, operator.trunk.coordinates), operator.dtype)
+    found = eqx.filter_eval_shape(operator, inputs, points)
+    expected = (2, 3) if operator.channels is None else (2, 3, operator.channels)
+    if found.shape != expected or operator.dtype not in (jnp.float32, jnp.float64):
+        raise ValueError(f"2 samples at 3 points give outputs {found.shape} of {operator.dtype}")

@@ -1,0 +1,173 @@
+"""The section "Error budget": where the error comes from, what to improve, what the theory assumes."""
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from ..records import mapping_at, number_at
+from .figures import (
+    BLUE,
+    INK,
+    ORANGE,
+    VERMILION,
+    Image,
+    Panel,
+    new_figure,
+    to_image,
+)
+from .run_files import Experiment, Run
+from .tables import MISSING, Table, scientific
+
+# Parts that are drawn: colour and line.
+_LOOKS = {"total": (INK, "-"), "trunk": (BLUE, "--"), "sensors": (ORANGE, "-."), "branch": (VERMILION, ":")}
+_MEANINGS = {
+    "total": "prediction minus truth",
+    "trunk": "what no combination of the trunk's functions represents",
+    "coefficients": "best minus predicted coefficients: sensors and branch together",
+    "sensors": "best coefficients minus those from the values at the training points",
+    "branch": "coefficients from the values at the training points minus those of the branch",
+    "data": "effect of the data's own error on the coefficients; included in the sensors' part",
+}
+_SIGNED = {
+    "cross": ("Cross term", "twice the inner product of the sensors' and the branch's vector"),
+    "remainder": ("Remainder", "rounding, or the effect of an output map that is not linear"),
+}
+_CHAIN = {
+    "operator": "Outputs of the two",
+    "sensors": "Sensors",
+    "training": "Branch at the training sample",
+    "network": "Predictions of the two",
+}
+
+
+def budget_items(experiment: Experiment) -> tuple[str | Panel | Table, ...]:
+    """What to improve, the figure and the tables of every run that was diagnosed."""
+    diagnosed = [(index, run) for index, run in enumerate(experiment.runs) if run.diagnosis]
+    names = {index: f"{run.name}: " if len(experiment.runs) > 1 else "" for index, run in diagnosed}
+    sentences = [_sentence(run, names[index]) for index, run in diagnosed]
+    panels = [_panel(run, names[index], index) for index, run in diagnosed]
+    tables = [
+        make(run, names[index]) for index, run in diagnosed for make in (_budget_table, _chain_table, _assumptions)
+    ]
+    return (*filter(None, sentences), *panels, *(table for table in tables if table is not None))
+
+
+def _sentence(run: Run, name: str) -> str:
+    sentence, where = (
+        mapping_at(run.diagnosis, part).get(key) for part, key in (("improve", "sentence"), ("points", "where"))
+    )
+    return f"{name}{sentence} Evaluated at {where}." if sentence and where else ""
+
+
+# -- tables
+
+
+def _budget_table(run: Run, name: str) -> Table:
+    total = number_at(run.diagnosis, "budget", "total_squared")
+    rows = [
+        (part.capitalize(), meaning, error, _rms(run, "relative", part), _share(run, f"{part}_squared", total))
+        for part, meaning in _MEANINGS.items()
+        if (error := _rms(run, part)) != MISSING
+    ]
+    rows += [
+        (words, meaning, MISSING, MISSING, _share(run, part, total)) for part, (words, meaning) in _SIGNED.items()
+    ]
+    caption = (
+        f"{name}Root mean squares over the test samples. The squares of trunk and coefficients add up to that of "
+        "the total, with the remainder; those of sensors and branch to that of the coefficients, with the cross "
+        "term."
+    )
+    return Table(caption, ("Part", "What it is", "Error", "Relative error", "Of the square"), tuple(rows))
+
+
+def _chain_table(run: Run, name: str) -> Table | None:
+    parts = {words: _rms(run, "chain", "relative", part) for part, words in _CHAIN.items()}
+    rows = tuple((words, text) for words, text in parts.items() if text != MISSING)
+    caption = (
+        f"{name}Decomposition through the nearest training sample: four parts whose vectors sum to that "
+        "of the coefficients. Where the first and the last nearly cancel, a bound by their sizes is too large."
+    )
+    return Table(caption, ("Part", "Relative error"), rows) if rows else None
+
+
+def _assumptions(run: Run, name: str) -> Table | None:
+    found = mapping_at(run.diagnosis, "assumptions")
+    rows = tuple(
+        (each, scientific(number_at(found, each, "value")), str(mapping_at(found, each).get("meaning", "")))
+        for each in found
+    )
+    caption = f"{name}What the paper's bound (thm:main) assumes, measured."
+    return Table(caption, ("Quantity", "Measured", "Meaning"), rows) if rows else None
+
+
+def _root(run: Run, *path: str) -> float | None:
+    """Root of the squared part at the end of a path in the budget."""
+    square = number_at(run.diagnosis, "budget", *path[:-1], f"{path[-1]}_squared")
+    return None if square is None else math.sqrt(max(square, 0.0))
+
+
+def _rms(run: Run, *path: str) -> str:
+    return scientific(_root(run, *path))
+
+
+def _share(run: Run, part: str, total: float | None) -> str:
+    value = number_at(run.diagnosis, "budget", part)
+    return MISSING if value is None or not total else f"{value / total:.1%}"
+
+
+# -- figure
+
+
+def _panel(run: Run, name: str, index: int) -> Panel:
+    images = (_bars(run, index), _samples(run, index))
+    caption = (
+        "Left: the parts of the error, root mean squares relative to the outputs. Right: the same for every test "
+        "sample, worst first; where a line lies just below that of the total, that part dominates the sample."
+    )
+    return Panel(f"{name}Where the error comes from", caption, tuple(image for image in images if image))
+
+
+def _bars(run: Run, index: int) -> Image:
+    sizes = {part: _root(run, "relative", part) or 0.0 for part in _LOOKS}
+    figure, axes = new_figure(width=5.2, height=3.0)
+    places = range(len(sizes), 0, -1)
+    edge = 1e-3 * max(sizes.values()) or 1e-16
+    axes.barh(
+        places, [max(size, edge) for size in sizes.values()], color=[colour for colour, _ in _LOOKS.values()]
+    )
+    for place, size in zip(places, sizes.values(), strict=True):
+        axes.text(max(size, edge), place, f" {scientific(size)}", va="center", clip_on=False)
+    axes.set_yticks(list(places), list(sizes))
+    axes.set(xscale="log", xlim=(edge / 2, 8 * max(*sizes.values(), edge)))
+    axes.set_xlabel("Relative error (root mean square)")
+    axes.grid(visible=False, axis="y")
+    listed = ", ".join(f"{part} {scientific(size)}" for part, size in sizes.items())
+    return to_image(figure, f"budget-parts-{index}", f"Bars of the parts of the error: {listed}.")
+
+
+def _samples(run: Run, index: int) -> Image | None:
+    squares = {part: run.budget.get(f"{part}_squared") for part in _LOOKS}
+    size = run.budget.get("size_squared")
+    if size is None or any(array is None or array.shape != size.shape for array in squares.values()):
+        return None
+    errors = {part: _relative(array, size) for part, array in squares.items() if array is not None}
+    order = np.argsort(errors["total"])[::-1]
+    figure, axes = new_figure(width=5.2, height=3.0)
+    marker = "o" if len(order) < 40 else None
+    for part, (colour, line) in _LOOKS.items():
+        places = np.arange(1, len(order) + 1)
+        axes.plot(places, errors[part][order], line, color=colour, label=part, marker=marker, markersize=3)
+    total = errors["total"][errors["total"] > 0]
+    if len(total):
+        axes.set(yscale="log", ylim=(1e-2 * np.median(total), 2 * total.max()))
+    axes.set(xlabel="Test samples, worst first", ylabel="Relative error")
+    worst = scientific(float(errors["total"].max()))
+    alt = f"Relative errors of {len(order)} test samples and their parts, from {worst} down."
+    return to_image(figure, f"budget-samples-{index}", alt, legend=2)
+
+
+def _relative(squares: np.ndarray, size: np.ndarray) -> Float[np.ndarray, " samples"]:
+    """Root of the mean over channels of squares over |u|^2."""
+    known = np.where(size > 0, size, size.mean() or 1.0)
+    return np.sqrt(np.maximum((squares / known).mean(axis=1), 0.0))

@@ -1,0 +1,305 @@
+"""Single test samples over the domain: target and errors of each method, the worst samples, the problem itself."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ..data import OperatorData
+from ..records import EvaluationRecord, SampleField
+from .figures import (
+    BLUE,
+    ERROR_MAP,
+    FIELD_MAP,
+    INK,
+    Axes,
+    Drawn,
+    Figure,
+    Image,
+    Look,
+    Omission,
+    Panel,
+    new_figure,
+    plain,
+    short_name,
+    to_image,
+)
+from .report_text import Wording
+from .run_files import Experiment, Run
+
+Field = Float[np.ndarray, " points"]
+DECADES = 4  # shown below the largest error; smaller errors take the lowest colour
+
+# -- maps
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """Where a map is drawn: points in the plane and the triangles between them."""
+
+    points: Float[np.ndarray, "points 2"]
+    triangles: Int[np.ndarray, "triangles 3"]
+    coordinates: tuple[str, str]
+
+
+def _mesh(evaluation: EvaluationRecord, wording: Wording) -> Mesh | None:
+    """The mesh of an evaluation, None when it has no triangles or is not in the plane."""
+    points, triangles = evaluation.points, evaluation.triangles
+    if points is None or triangles is None or len(triangles) == 0 or points.shape[1] != 2:
+        return None
+    return Mesh(points, triangles, wording.coordinates)
+
+
+def _draw_field(mesh: Mesh, values: Field, *, name: str, title: str, quantity: str) -> Image:
+    """A map of one field on a linear colour scale of its own."""
+    from matplotlib.colors import Normalize
+
+    norm = Normalize(float(values.min()), float(values.max()))
+    return _draw_map(mesh, values, name=name, title=title, quantity=quantity, norm=norm, cmap=FIELD_MAP)
+
+
+def _draw_error(mesh: Mesh, error: Field, largest: float, *, name: str, title: str, unit: str) -> Image:
+    """A map of an error on a logarithmic colour scale up to `largest`; the scale is safe when that is 0."""
+    from matplotlib.colors import LogNorm
+
+    high = largest or 1e-16
+    look: Look = {"norm": LogNorm(high / 10**DECADES, high), "cmap": ERROR_MAP}
+    return _draw_map(mesh, error, name=name, title=title, quantity=f"|error| ({unit})", **look)
+
+
+def _draw_map(mesh: Mesh, values: Field, *, name: str, title: str, quantity: str, norm: Any, cmap: str) -> Image:
+    """Colours over triangles, interpolated between the corners. The colours are a bitmap, the text is not."""
+    figure, axes = _map_axes()
+    shown = np.maximum(values, norm.vmin)
+    look: Look = {"norm": norm, "cmap": cmap, "shading": "gouraud", "rasterized": True}
+    x, y = mesh.points.T
+    colours = axes.tripcolor(x, y, shown, triangles=mesh.triangles, **look)
+    axes.grid(visible=False)
+    axes.set(aspect="equal", title=plain(title))
+    axes.set(xlabel=plain(mesh.coordinates[0]), ylabel=plain(mesh.coordinates[1]))
+    bar = figure.colorbar(colours, cax=axes.inset_axes((1.06, 0, 0.07, 1)), label=plain(quantity))
+    bar.solids.set_rasterized(True)  # pyright: ignore[reportOptionalMemberAccess]
+    return to_image(figure, name, f"{title}: {quantity}, from {values.min():.2e} to {values.max():.2e}.")
+
+
+def _map_axes() -> tuple[Figure, Axes]:
+    """Axes at a fixed place, in inches, so that maps side by side line up."""
+    from matplotlib.figure import Figure as NewFigure
+
+    width, height, side = 4.0, 2.95, 2.0
+    figure = NewFigure(figsize=(width, height))
+    return figure, figure.add_axes((0.88 / width, 0.58 / height, side / width, side / height))
+
+
+# -- one sample, all methods
+
+
+def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
+    """Target and absolute errors of one test sample, lowest seed of each method that holds this sample."""
+    heading = "Target and absolute errors of one test sample"
+    examples = _examples(experiment)
+    if not examples:
+        return Omission(heading, "no run holds a finite prediction for an example sample.")
+    evaluation, sample = next(iter(examples.values()))
+    mesh = _mesh(evaluation, wording)
+    if mesh is None:
+        return Omission(heading, "the points have no triangles in the plane.")
+    errors = {method: np.abs(each.prediction - each.target) for method, (_, each) in examples.items()}
+    largest = max(float(error.max()) for error in errors.values())
+    images = [_draw_field(mesh, sample.target, name="map-target", title="Target", quantity=wording.output_axis)]
+    for method, error in errors.items():
+        name, title = f"map-error-{_slug(method)}", f"Error, {short_name(method)}"
+        images.append(_draw_error(mesh, error, largest, name=name, title=title, unit=wording.unit))
+    channel = f" (the first of {evaluation.channels} output channels)" if evaluation.channels > 1 else ""
+    caption = (
+        f"The test sample {_describe(sample, evaluation, wording)}{channel}: its target, and the absolute error "
+        "of each method's prediction. All error maps share one logarithmic colour scale: dark is accurate, bright "
+        f"is wrong; errors more than {DECADES} orders below the largest take the darkest colour."
+    )
+    left_out = ", ".join(short_name(method) for method in experiment.methods if method not in examples)
+    if left_out:
+        caption += f" Not shown, because the files hold no finite prediction of this sample: {left_out}."
+    return Panel(heading, caption, tuple(images))
+
+
+def _examples(experiment: Experiment) -> dict[str, tuple[EvaluationRecord, SampleField]]:
+    """Finite predictions of one sample by method: the sample that most methods hold.
+
+    In files of version 0.1 every run may hold a sample of its own.
+    """
+    groups: dict[bytes, dict[str, tuple[EvaluationRecord, SampleField]]] = {}
+    for run in experiment.runs:
+        sample = None if run.evaluation is None else run.evaluation.example
+        if run.evaluation is not None and sample is not None and np.isfinite(sample.prediction).all():
+            group = groups.setdefault(sample.target.tobytes(), {})
+            group.setdefault(run.method, (run.evaluation, sample))
+    return max(groups.values(), key=len, default={})
+
+
+def _describe(sample: SampleField, evaluation: EvaluationRecord, wording: Wording) -> str:
+    """The sample named by its labels: `with conductivity factor β = 5`."""
+    if not evaluation.labels or not 0 <= sample.index < len(evaluation.errors):
+        return "chosen as example"
+    names = {wording.label(name).split(" (")[0]: values for name, values in evaluation.labels.items()}
+    return "with " + ", ".join(f"{name} = {values[sample.index]:.3g}" for name, values in names.items())
+
+
+def _slug(method: str) -> str:
+    """A method's name as part of a file name."""
+    return re.sub(r"[^a-z0-9]+", "-", method.lower()).strip("-")[:40]
+
+
+# -- the worst samples
+
+
+def draw_worst(experiment: Experiment, wording: Wording) -> Drawn:
+    """The samples with the largest errors of the first run that holds them, as curves or maps."""
+    title = "The worst test samples"
+    run = next((run for run in experiment.runs if run.evaluation is not None and run.evaluation.worst), None)
+    if run is None or run.evaluation is None:
+        return None
+    evaluation = run.evaluation
+    samples = [sample for sample in evaluation.worst if np.isfinite(sample.prediction).all()]
+    if not samples:
+        return Omission(title, "none of their predictions is finite.")
+    if samples[0].points.shape[1] > 2:
+        return Omission(title, "points have more than two coordinates.")
+    draw = _draw_curve if samples[0].points.shape[1] == 1 else _draw_worst_maps
+    images = [image for rank, sample in enumerate(samples, 1) for image in draw(evaluation, sample, rank, wording)]
+    caption = (
+        f"{short_name(run.method)}, seed {run.seed}: the {len(samples)} of {len(evaluation.errors)} test samples "
+        f"with the largest relative errors{_labels(evaluation, samples)}. If they have something in common, add "
+        "training samples of that kind."
+    )
+    return Panel(title, caption, tuple(images))
+
+
+def _labels(evaluation: EvaluationRecord, samples: list[SampleField]) -> str:
+    named = [
+        f"{name} = {', '.join(f'{values[sample.index]:.3g}' for sample in samples)}"
+        for name, values in evaluation.labels.items()
+    ]
+    return f" ({'; '.join(named)})" if named else ""
+
+
+def _name(evaluation: EvaluationRecord, sample: SampleField) -> str:
+    channel = f", channel {sample.channel + 1}" if evaluation.channels > 1 else ""
+    return f"Sample {sample.index}{channel}: error {evaluation.errors[sample.index]:.1e}"
+
+
+def _draw_curve(evaluation: EvaluationRecord, sample: SampleField, rank: int, wording: Wording) -> list[Image]:
+    figure, axes = new_figure(4.0, 2.95)
+    order = np.argsort(sample.points[:, 0])
+    x = sample.points[order, 0]
+    axes.plot(x, sample.target[order], color=INK, linewidth=1, label="target")
+    axes.plot(x, sample.prediction[order], color=BLUE, linestyle="--", linewidth=1.5, label="prediction")
+    name = _name(evaluation, sample)
+    axes.set(xlabel=plain(wording.coordinates[0]), ylabel=plain(wording.output_axis), title=plain(name))
+    return [to_image(figure, f"worst-{rank}", f"{name}; target and prediction as curves.", legend=2)]
+
+
+def _draw_worst_maps(
+    evaluation: EvaluationRecord, sample: SampleField, rank: int, wording: Wording
+) -> list[Image]:
+    from matplotlib.tri import Triangulation
+
+    triangles = evaluation.triangles
+    if triangles is None or len(triangles) == 0:
+        triangles = Triangulation(*sample.points.T).triangles.astype(np.int64)
+    mesh = Mesh(sample.points, triangles, wording.coordinates)
+    error = np.abs(sample.prediction - sample.target)
+    name, title, unit = f"worst-{rank}", _name(evaluation, sample), wording.unit
+    target = f"Sample {sample.index}, target"
+    return [
+        _draw_field(mesh, sample.target, name=name, title=target, quantity=wording.output_axis),
+        _draw_error(mesh, error, float(error.max()), name=f"{name}-error", title=title, unit=unit),
+    ]
+
+
+# -- the inverse problem
+
+_INVERSE = "discontinuous-conductivity"
+_PAIR_BETA = 9.98  # the input-output pair that the paper shows
+
+
+def draw_geometry(experiment: Experiment) -> Drawn:
+    """Disk in the square with its boundary conditions; None for problems without a disk."""
+    if experiment.problem != _INVERSE:
+        return None
+    caption = (
+        "The domain: a square of side 2 with a disk of radius 0.5. At the bottom the outward flux -κ ∂p/∂n is 1; "
+        "the sides are impermeable; the pressure at the top is 0. The conductivity κ is β in the disk, else 1."
+    )
+    alt = "A square with a disk at its centre; pressure 0 at the top, flux 1 at the bottom, none at the sides."
+    return Panel("Geometry", caption, (to_image(_draw_domain(), "geometry", alt),))
+
+
+def _draw_domain() -> Figure:
+    from matplotlib.patches import Circle, Rectangle
+
+    figure, axes = new_figure(width=4.4, height=4.1)
+    axes.add_patch(Rectangle((-1, -1), 2, 2, fill=False, edgecolor=INK, linewidth=1.5))
+    axes.add_patch(Circle((0, 0), 0.5, facecolor="#56B4E955", edgecolor=BLUE, linewidth=1.5))
+    texts = (
+        (0, 0, "disk: $\\kappa = \\beta$", 0),
+        (0, 0.72, "outside: $\\kappa = 1$", 0),
+        (0, 1.1, "pressure $p = 0$", 0),
+        (0, -1.12, "flux $-\\kappa\\,\\partial p/\\partial n = 1$", 0),
+        (-1.12, 0, "no flux", 90),
+        (1.12, 0, "no flux", 270),
+    )
+    for x, y, text, rotation in texts:
+        axes.text(x, y, text, ha="center", va="center", rotation=rotation)
+    axes.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+    axes.set(xlabel="x (dimensionless)", ylabel="y (dimensionless)")
+    axes.grid(visible=False)
+    return figure
+
+
+def draw_pair(experiment: Experiment, wording: Wording, data: OperatorData | None) -> Drawn:
+    """Input and output field side by side, near beta = 9.98 when `data` are given.
+
+    None for problems whose inputs are not fields.
+    """
+    title = "One input and its output"
+    pair = None if data is None else _pair_from_data(data, wording)
+    runs = (run for run in experiment.runs if run.evaluation is not None)
+    pair = pair or _pair_from_example(next(runs, None), wording)
+    if pair is None:
+        reason = "no run holds an example with its input on a triangulated mesh."
+        return Omission(title, reason) if experiment.problem == _INVERSE else None
+    mesh, source, target, note = pair
+    input_axis = f"{wording.input} ({wording.unit})"
+    images = (
+        _draw_field(mesh, source, name="pair-input", title="Input", quantity=input_axis),
+        _draw_field(mesh, target, name="pair-output", title="Output", quantity=wording.output_axis),
+    )
+    return Panel(title, f"Input and output of the operator{note}: {wording.input} and {wording.output}.", images)
+
+
+Pair = tuple[Mesh, Field, Field, str]
+
+
+def _pair_from_data(data: OperatorData, wording: Wording) -> Pair | None:
+    values = next(iter(data.inputs.values())).values
+    if data.triangles is None or data.points.shape[1] != 2 or values.shape[1] != len(data.points):
+        return None
+    beta = data.labels.get("beta")
+    index = 0 if beta is None else int(np.argmin(np.abs(beta - _PAIR_BETA)))
+    mesh = Mesh(data.points, data.triangles, wording.coordinates)
+    return mesh, values[index], data.outputs[index], _at_beta(beta, index)
+
+
+def _pair_from_example(run: Run | None, wording: Wording) -> Pair | None:
+    if run is None or run.evaluation is None:
+        return None
+    mesh, source, sample = _mesh(run.evaluation, wording), run.evaluation.example_input, run.evaluation.example
+    if mesh is None or sample is None or source is None or source.shape != sample.target.shape:
+        return None
+    return mesh, source, sample.target, _at_beta(run.evaluation.labels.get("beta"), sample.index)
+
+
+def _at_beta(beta: np.ndarray | None, index: int) -> str:
+    return "" if beta is None or not 0 <= index < len(beta) else f" at β = {beta[index]:.3g}"

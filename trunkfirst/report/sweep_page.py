@@ -1,0 +1,202 @@
+"""The page of a sweep: every run in one table, and errors against the settings that were varied."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..files import read_json, read_text, update_manifest
+from .figures import (
+    COLOURS,
+    GREY,
+    Axes,
+    Image,
+    Omission,
+    Panel,
+    figure_style,
+    new_figure,
+    plain,
+    to_image,
+)
+from .pages import Page, section, write_page
+from .report_text import wording_for
+from .tables import MISSING, Table, scientific
+
+Row = Mapping[str, Any]
+
+_RANKED = "Errors are mean relative errors. Runs are ordered by validation error; test errors were not used."
+_HELD = (
+    "Validation samples were kept out of the training: run the best settings again with "
+    "data.hold_validation = false to train on them too."
+)
+_WIDE_RANGE = 8.0  # largest over smallest value from which an axis is logarithmic
+
+
+def write_sweep(directory: Path) -> Path:
+    """Write `figures/sweep-*.svg` and `report.html` of a finished sweep from its files; return the page's path."""
+    found = read_json(directory / "sweep.json")
+    config = next(iter(read_json(directory / "configs.json")["configs"].values()))
+    wording = wording_for(config["problem"] or Path(config["data"]["file"]).stem)
+    rows = found["rows"]
+    with figure_style():
+        figure = _figure(found)
+    held = _HELD if config["data"]["hold_validation"] else None
+    best = [row["name"] for row in rows if _is_finished(row)][:1]
+    page = Page(
+        title=f"{wording.title}: sweep over {_listed(found['settings'])}",
+        summary=_summary(found),
+        task=wording.task,
+        conditions=f"{len(rows)} runs, each in a folder of its own next to this page.",
+        notices=tuple(found["failures"]),
+        sections=(
+            section("numbers", "Numbers", (_table(found), _RANKED, held)),
+            section("errors", "Errors against the varied settings", (figure,)),
+        ),
+        configurations={name: read_text(directory / name / "config.toml") for name in best},
+        environment=read_json(directory / "environment.json"),
+    )
+    write_page(directory / "report.html", page)
+    update_manifest(directory, "report.html", "figures/*")
+    return directory / "report.html"
+
+
+def _summary(found: Row) -> str:
+    rows, best = found["rows"], found["best"]
+    finished = f"{sum(map(_is_finished, rows))} of {len(rows)} runs were finished."
+    if best is None:
+        return f"There is no validation error to rank the settings by. {finished}"
+    over = f", the mean over {best['runs']} seeds" if best["runs"] > 1 else ""
+    settings = _listed([f"{key} {_text(value)}" for key, value in best["settings"].items()])
+    error = scientific(best["validation"])
+    return f"Best on validation samples: {settings}, with an error of {error}{over}. {finished}"
+
+
+def _table(found: Row) -> Table:
+    keys = found["settings"]
+    rows = tuple(
+        (
+            *(_text(row["settings"][key]) for key in keys),
+            *(scientific(row[name]) for name in ("validation", "test", "trunk_loss")),
+            MISSING if row["seconds"] is None else f"{row['seconds']:,.1f}",
+            row["status"],
+        )
+        for row in found["rows"]
+    )
+    header = (*keys, "Validation error", "Test error", "Trunk loss", "Seconds", "Status")
+    return Table("Every run, the best on validation samples first.", header, rows, "figures")
+
+
+# -- the figure
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How one line is drawn; `shift` moves its marks sideways where the setting is a name."""
+
+    colour: str
+    line: str
+    is_filled: bool
+    label: str
+    shift: float
+
+
+def _figure(found: Row) -> Panel | Omission:
+    finished = [row for row in found["rows"] if _is_finished(row) and (row["test"] or row["validation"])]
+    varied = [key for key in found["settings"] if len({_text(row["settings"][key]) for row in finished}) > 1]
+    varied = [key for key in varied if key != "seed"] or varied
+    title = "Test and validation errors"
+    if not varied:
+        return Omission(title, "fewer than two values have a finished run.")
+    caption = (
+        "Mean relative errors: test solid and filled, validation dashed and hollow. Lines, or marks where the "
+        "setting is a name, are means over seeds; bands and bars reach from the smallest to the largest of them."
+    )
+    return Panel(title, caption, tuple(_draw(finished, key, varied) for key in varied))
+
+
+def _draw(rows: Sequence[Row], key: str, varied: Sequence[str]) -> Image:
+    """One setting along the axis, a line for each combination of the others."""
+    figure, axes = new_figure(6.2, 4.4)
+    others = [other for other in varied if other not in (key, "seed")]
+    groups: dict[str, list[Row]] = {}
+    for row in rows:  # the best first
+        name = ", ".join(f"{other} {_text(row['settings'][other])}" for other in others)
+        groups.setdefault(name, []).append(row)
+    values = _values(rows, key)
+    for place, (name, group) in enumerate(groups.items()):
+        colour = COLOURS[place] if place < len(COLOURS) else GREY
+        label = name if place < len(COLOURS) else "others" * (place == len(COLOURS))
+        shift = (place - (len(groups) - 1) / 2) * min(0.12, 0.5 / len(groups))
+        # With several lines only the first of a pair has a label; a single line is labelled by its error.
+        _draw_line(axes, group, key, values, "test", _Look(colour, "-", True, label if name else "test", shift))
+        hollow = _Look(colour, "--", False, "" if name else "validation", shift)
+        _draw_line(axes, group, key, values, "validation", hollow)
+    axes.set(yscale="log", xlabel=plain(key), ylabel="Mean relative error")
+    _set_ticks(axes, values)
+    return to_image(figure, f"sweep-{key}", f"Test and validation errors against {key}", legend=2)
+
+
+def _draw_line(axes: Axes, rows: Sequence[Row], key: str, values: Sequence[Any], error: str, look: _Look) -> None:
+    is_numeric = _is_numeric(values)
+    places: list[float] = []
+    spreads: list[tuple[float, float, float]] = []
+    for place, value in enumerate(values):
+        here = [row[error] for row in rows if row["settings"][key] == value and row[error]]
+        if here:
+            places.append(float(value) if is_numeric else place + look.shift)
+            spreads.append((float(np.mean(here)), min(here), max(here)))
+    if not places:
+        return
+    mean, low, high = np.array(spreads).T
+    fill = look.colour if look.is_filled else "none"
+    marks: dict[str, Any] = {"marker": "o", "color": look.colour, "markerfacecolor": fill, "label": look.label}
+    if is_numeric:
+        axes.plot(places, mean, look.line, **marks)
+        axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
+    else:
+        axes.errorbar(places, mean, (mean - low, high - mean), linestyle="none", capsize=3, **marks)
+
+
+def _set_ticks(axes: Axes, values: Sequence[Any]) -> None:
+    from matplotlib.ticker import NullLocator
+
+    is_numeric = _is_numeric(values)
+    if is_numeric and min(values) > 0 and max(values) / min(values) >= _WIDE_RANGE:
+        axes.set_xscale("log")
+    texts = [plain(_text(value)) for value in values]
+    axes.set_xticks(list(values) if is_numeric else range(len(values)), texts)
+    axes.xaxis.set_minor_locator(NullLocator())
+    if sum(map(len, texts)) > 45:
+        axes.tick_params(axis="x", rotation=30)
+    if not is_numeric:
+        axes.set_xlim(-0.5, len(values) - 0.5)
+
+
+# -- settings and words
+
+
+def _is_finished(row: Row) -> bool:
+    return row["status"] == "finished"
+
+
+def _values(rows: Sequence[Row], key: str) -> list[Any]:
+    """Values of a setting: numbers in increasing, everything else in alphabetical order."""
+    found = {_text(row["settings"][key]): row["settings"][key] for row in rows}
+    values = list(found.values())
+    return sorted(values) if _is_numeric(values) else [found[text] for text in sorted(found)]
+
+
+def _is_numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_text, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)

@@ -1,0 +1,158 @@
+"""The directory of a run while it is written: one process, the request, checkpoints."""
+
+import base64
+import contextlib
+import hashlib
+import json
+import math
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..checkpoints import is_keeping_checkpoints, journal_files, keep_checkpoints, lock_folder, remember
+from ..data import AnyData, ShardedData
+from ..distributed.launch import note_folder
+from ..distributed.processes import broadcast_bytes, is_distributed, is_leader
+from ..errors import DataError, OutputNotWritableError, Terminated, TrunkfirstError, UsageError
+from ..files import CHECKPOINTS, MANIFEST, prepare_directory, read_json, remove_leftovers, to_json, write_text
+
+_REQUEST = "request.json"
+
+
+@contextlib.contextmanager
+def run_directory(
+    folder: Path | str, request: Mapping[str, Any], *, interval: float, resumes: bool
+) -> Generator[Path]:
+    """Lock `folder` and keep checkpoints in it; they are removed when the block ends well.
+
+    Ctrl-C and SIGTERM leave the checkpoints, and so does every error after the first of them. Inside of another
+    run directory this is a part of that run, without checkpoints of its own. Of several processes only the leader
+    works in the folder; the others get a temporary one.
+
+    Args:
+        folder: The directory; it must be empty or absent unless `resumes`.
+        request: What to do there, for `resume`.
+        interval: Seconds between two checkpoints.
+        resumes: Whether to continue an interrupted run.
+    """
+    folder = Path(folder)
+    if is_keeping_checkpoints():
+        _make(folder)
+        yield folder
+        return
+    if not is_leader():
+        with _follower_directory() as own:
+            yield own
+        return
+    if not resumes:
+        prepare_directory(folder)
+    text, checkpoints = to_json(request), folder / CHECKPOINTS
+    with lock_folder(folder), _sigterm_raises():
+        _make(checkpoints)
+        remove_leftovers(folder, older_than=0)
+        write_text(checkpoints / _REQUEST, text)
+        try:
+            with keep_checkpoints(checkpoints, identity=_identity(text), interval=interval):
+                _announce(folder, text)
+                yield folder
+        except KeyboardInterrupt as error:
+            error.add_note(f"finished work is kept; continue with: trunkfirst resume {folder}")
+            raise
+        except TrunkfirstError:
+            if [path.name for path in checkpoints.iterdir()] == [_REQUEST]:
+                shutil.rmtree(checkpoints)
+            raise
+        shutil.rmtree(checkpoints)
+
+
+@contextlib.contextmanager
+def _follower_directory() -> Generator[Path]:
+    """A temporary directory with the checkpoints of the leader; what is written to it is thrown away."""
+    leader = json.loads(broadcast_bytes(b""))
+    note_folder(leader["folder"])
+    with tempfile.TemporaryDirectory(prefix="trunkfirst-") as own:
+        checkpoints = Path(own) / CHECKPOINTS
+        checkpoints.mkdir()
+        for name, content in leader["files"].items():
+            (checkpoints / name).write_bytes(base64.b64decode(content))
+        with keep_checkpoints(checkpoints, identity=leader["identity"], interval=math.inf):
+            yield Path(own)
+
+
+def _announce(folder: Path, request: str) -> None:
+    """Report the folder to the launcher, and the folder and its checkpoints to the other processes."""
+    name = str(folder.resolve())
+    note_folder(name)
+    if is_distributed():
+        paths = journal_files(folder / CHECKPOINTS)
+        files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in paths}
+        broadcast_bytes(json.dumps({"folder": name, "identity": _identity(request), "files": files}).encode())
+
+
+def _identity(request: str) -> str:
+    return hashlib.sha256(request.encode()).hexdigest()
+
+
+def read_request(folder: Path) -> dict[str, Any] | None:
+    """The request of an interrupted run; None if the run is finished.
+
+    Raises:
+        UsageError: There is no run in `folder`.
+    """
+    path = folder / CHECKPOINTS / _REQUEST
+    if (folder / MANIFEST).is_file():
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        return None
+    if not path.is_file():
+        raise UsageError(f"{folder} holds nothing to resume: {path} is missing")
+    request = read_json(path)
+    if not isinstance(request, dict):
+        raise UsageError(f"{path} does not say what to do")
+    return request
+
+
+def check_same_data(data: AnyData | ShardedData) -> None:
+    """Check that a resumed run sees the data it began with; shards are compared by the SHA-256 in their index.
+
+    Raises:
+        DataError: The data are others.
+    """
+    digest = hashlib.sha256()
+    if isinstance(data, ShardedData):
+        digest.update(data.digest.encode())
+    else:
+        for array in (data.flat_inputs, data.points, data.outputs):
+            digest.update(np.ascontiguousarray(array).data)
+    found = np.frombuffer(digest.digest(), np.uint8)
+    if not np.array_equal(found, remember("data", lambda: {"sha256": found})["sha256"]):
+        raise DataError("the data are not those that this run began with; restore them, or start a new run")
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputNotWritableError(f"cannot make {folder}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _sigterm_raises() -> Generator[None]:
+    """SIGTERM raises `Terminated`, as Ctrl-C raises KeyboardInterrupt; only the main thread can have handlers."""
+
+    def stop(*_: object) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

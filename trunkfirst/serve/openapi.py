@@ -1,0 +1,107 @@
+"""The OpenAPI document of the service, generated from pydantic models with the shapes of this operator."""
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.json_schema import models_json_schema
+
+from .._version import __version__
+from .predictor import LEVEL, Shapes
+from .requests import JSON, NPZ, Limits
+
+_HEAD = {
+    "openapi": "3.1.0",
+    "info": {
+        "title": "A trained operator",
+        "version": __version__,
+        "description": "Predicts output fields of input functions, in physical units. Written by trunkfirst.",
+    },
+}
+_STRICT = ConfigDict(extra="forbid")
+_BINARY = {"type": "string", "format": "binary"}
+_EVERYWHERE, _PREDICT = (401, 421, 503), (400, 401, 408, 413, 415, 421, 422, 503)
+
+
+def openapi(shapes: Shapes, limits: Limits, *, has_token: bool) -> dict[str, Any]:
+    """The document that the service answers at /openapi.json."""
+    models = [(model, "validation") for model in _models(shapes, limits)]
+    schemas, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")
+    request, answer, points, health, error = (schemas[model] for model in models)
+
+    def responses(description: str, content: dict[str, Any], errors: tuple[int, ...]) -> dict[str, Any]:
+        found = {"200": {"description": description, "content": _content(content)}}
+        content = _content({JSON: error})
+        return found | {str(k): {"description": HTTPStatus(k).phrase, "content": content} for k in errors}
+
+    def get(summary: str, kind: str = JSON, schema: Any = None) -> dict[str, Any]:
+        content = {kind: schema or {"type": "string"}}
+        return {"get": {"summary": summary, "responses": responses(summary, content, _EVERYWHERE)}}
+
+    predict = {
+        "summary": "Outputs of inputs at points, by default at the training points",
+        "description": "An npz request has arrays inputs (or inputs.NAME for each input function) and points.",
+        "requestBody": {"required": True, "content": _content({JSON: request, NPZ: _BINARY})},
+        "responses": responses("In the format of the request", {JSON: answer, NPZ: _BINARY}, _PREDICT),
+    }
+    paths = {
+        "/": get("The interactive explorer", "text/html"),
+        "/predict": {"post": predict},
+        "/points": get("The training points", JSON, points),
+        "/healthz": get("Whether the server answers", JSON, health),
+        "/metrics": get("Counts in Prometheus' text format", "text/plain"),
+        "/openapi.json": get("This document", JSON, {"type": "object"}),
+    }
+    document: dict[str, Any] = {**_HEAD, "paths": paths, "components": {"schemas": definitions["$defs"]}}
+    if has_token:
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        paths["/healthz"]["get"]["security"] = []
+    return document
+
+
+def _content(schemas: dict[str, Any]) -> dict[str, Any]:
+    return {kind: {"schema": schema} for kind, schema in schemas.items()}
+
+
+def _models(shapes: Shapes, limits: Limits) -> tuple[type[BaseModel], ...]:
+    """Of a request, its answer, the points, the health and an error."""
+
+    def model(name: str, **fields: Any) -> type[BaseModel]:
+        return create_model(name, __config__=_STRICT, **fields)
+
+    def table(columns: int | None) -> Any:
+        row = Annotated[list[float], Field(min_length=columns, max_length=columns)]
+        return Annotated[list[row], Field(min_length=1, max_length=limits.rows)]
+
+    def optional(description: str, **more: Any) -> Any:
+        return Field(default_factory=list, description=description, **more)
+
+    channels = Field(min_length=shapes.channels, max_length=shapes.channels)
+    field = list[float] if shapes.channels is None else list[Annotated[list[float], channels]]
+    axes = "(samples, points)" if shapes.channels is None else "(samples, points, channels)"
+    # Aliases, because the names of input functions need not be Python identifiers.
+    by_name = {f"input_{k}": (table(n), Field(alias=name)) for k, (name, n) in enumerate(shapes.inputs.items())}
+    return (
+        model(
+            "Request",
+            inputs=(table(shapes.sensors) | model("InputsByName", **by_name), ...),
+            points=(table(shapes.coordinates), optional("By default the training points.")),
+        ),
+        model(
+            "Answer",
+            outputs=(list[field], Field(description=axes)),
+            is_outlier=(
+                list[bool],
+                optional("Whether an input is unlike those of training. Absent if unknown."),
+            ),
+            familiar=(list[bool], optional("The opposite of is_outlier.", deprecated=True)),
+            interval=(
+                model("Interval", level=(float, ...), half_width=(field, ...)),
+                optional(f"Outputs ± half_width contain the truth with probability {LEVEL}."),
+            ),
+        ),
+        model("Points", points=(list[list[float]], ...)),
+        model("Health", status=(str, ...)),
+        model("Error", error=(str, ...)),
+    )
