@@ -184,7 +184,7 @@ def test_other_draws_have_other_folders(tmp_path: Path, solved: list[int]):
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
 def test_only_the_damaged_shard_is_solved_again(tmp_path: Path, solved: list[int], damage: str):
-    from test_shards import spoil
+    from test_sharded_data import spoil
 
     first = make(tmp_path)
     path = next(tmp_path.glob("*/shard-00001.npz"))
