@@ -11,10 +11,9 @@ from .._version import __version__
 from ..errors import TrunkfirstError, UsageError
 from ._theory_app import diagnose, sensors, study
 from .data_commands import data_app
-from .deploy import export, serve
 from .parallel import LAUNCH_SETTINGS, launch, sweep
 from .train import compare, fit, resume, run
-from .use import doctor, evaluate, predict, report
+from .use import doctor, evaluate, export, predict, report, serve
 
 app = typer.Typer(
     name="trunkfirst",
