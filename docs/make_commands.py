@@ -64,9 +64,7 @@ def _cell(text: str) -> str:
 
 def _exit_codes() -> str:
     tree = errors.__doc__.split("```")[1].strip("\n")
-    ends = (
-        "0 is success; 130 follows Ctrl-C, 143 SIGTERM. In Python the same are exceptions of `trunkfirst.errors`."
-    )
+    ends = "0 is success, 130 follows Ctrl-C, 143 SIGTERM. The others are exceptions of `trunkfirst.errors`."
     return f"## Exit codes\n\n{ends}\n\n```\n{tree}\n```"
 
 

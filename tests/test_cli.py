@@ -384,7 +384,7 @@ import sys
 from trunkfirst.cli._app import main
 for command in ([], ["run"], ["compare"], ["report"], ["doctor"], ["data", "make"]):
     assert main([*command, "--help"]) == 0
-heavy = {"jax", "scipy", "matplotlib", "skfem"} & set(sys.modules)
+heavy = {"jax", "numpy", "scipy", "matplotlib", "rich", "skfem"} & set(sys.modules)
 assert not heavy, heavy
 assert main(["data", "make", "nonlinear-conductivity", "--samples", "4", "--points", "random:5"]) == 0
 assert "jax" not in sys.modules

@@ -13,6 +13,19 @@ PAPER_SIZES = [
 ]
 
 
+def edge_lengths(mesh: Triangulation):
+    """Length of the edge opposite to each corner."""
+    corners = mesh.points[mesh.triangles]
+    return np.linalg.norm(np.roll(corners, -1, axis=1) - np.roll(corners, -2, axis=1), axis=2)
+
+
+def angles(mesh: Triangulation):
+    """Angle at each corner, in degrees."""
+    a = edge_lengths(mesh)
+    b, c = np.roll(a, -1, axis=1), np.roll(a, -2, axis=1)
+    return np.degrees(np.arccos((b**2 + c**2 - a**2) / (2 * b * c)))
+
+
 @pytest.mark.parametrize(("name", "nodes"), PAPER_SIZES)
 def test_problems_have_the_sizes_of_the_paper(name: str, nodes: int):
     assert get_problem(name).mesh.points.shape == (nodes, 2)
@@ -21,9 +34,9 @@ def test_problems_have_the_sizes_of_the_paper(name: str, nodes: int):
 @pytest.mark.parametrize("nodes", [541, 2049])
 def test_triangles_of_the_paper_meshes_are_good(nodes: int):
     mesh = triangulate_square(nodes)
-    assert mesh.angles.min() >= 30
-    assert mesh.angles.max() <= 100
-    assert mesh.edge_lengths.max() / mesh.edge_lengths.min() <= 2.5
+    assert angles(mesh).min() >= 30
+    assert angles(mesh).max() <= 100
+    assert edge_lengths(mesh).max() / edge_lengths(mesh).min() <= 2.5
 
 
 @pytest.mark.parametrize(
@@ -36,8 +49,8 @@ def test_mesh_fills_the_square(mesh: Triangulation):
     assert np.array_equal(np.unique(mesh.triangles), np.arange(len(mesh.points)))
     assert len(mesh.triangles) == 2 * len(mesh.points) - 2 - boundary  # Euler: no hole, no hanging node
     assert np.abs(mesh.points).max() == 1.0
-    assert mesh.angles.min() > 20
-    assert np.allclose(mesh.angles.sum(axis=1), 180)
+    assert angles(mesh).min() > 20
+    assert np.allclose(angles(mesh).sum(axis=1), 180)
 
 
 @pytest.mark.parametrize("mesh", [triangulate_square(541), grid_square(9)])
@@ -56,7 +69,7 @@ def test_mesh_is_unstructured():
     mesh = triangulate_square(541)
     valences = np.bincount(mesh.triangles.ravel())[~mesh.is_boundary]
     assert {5, 6, 7} <= set(valences.tolist())
-    assert len(np.unique(np.round(mesh.edge_lengths, 9))) > 500
+    assert len(np.unique(np.round(edge_lengths(mesh), 9))) > 500
 
 
 def test_mesh_is_the_same_each_time():

@@ -1,5 +1,6 @@
 """The paper's problems and their data: parameters, cache, repair, workers, random points, grids."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from trunkfirst.problems import (
     MultipleInputs,
     NonlinearConductivity,
     cache_folder,
+    generate,
     get_problem,
     make_data,
     problem_names,
@@ -238,6 +240,24 @@ def test_one_and_two_workers_give_the_same_bytes(tmp_path: Path):
     files = [sorted((tmp_path / str(workers)).rglob("*.*")) for workers in (1, 2)]
     assert [path.name for path in files[0]] == ["index.json", "shard-00000.npz", "shard-00001.npz"]
     assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
+
+
+class DyingConductivity(NonlinearConductivity):
+    """Ends every process that solves it but the one of the tests."""
+
+    def solve_unchecked(self, parameters):
+        if multiprocessing.parent_process() is not None:
+            os._exit(3)
+        return super().solve_unchecked(parameters)
+
+
+def test_samples_of_a_dead_worker_are_solved_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(generate._PROBLEMS, "nonlinear-conductivity", DyingConductivity())
+    with pytest.warns(RuntimeWarning, match="its process ended by itself, with exit code 3"):
+        data = make_data("nonlinear-conductivity", samples=130, workers=2, cache=tmp_path / "dead")
+    monkeypatch.undo()
+    expected = make_data("nonlinear-conductivity", samples=130, workers=1, cache=tmp_path / "alive")
+    assert np.array_equal(data.outputs, expected.outputs)
 
 
 SCRIPT = """

@@ -346,6 +346,10 @@ def test_other_versions_are_told(file: Path, tmp_path: Path, work: Work):
 def test_nothing_to_resume(tmp_path: Path, call: Call):
     code, _, err = call("resume", tmp_path / "a")
     assert code == UsageError.exit_code
+    assert "no such run" in err
+    (tmp_path / "a").mkdir()
+    code, _, err = call("resume", tmp_path / "a")
+    assert code == UsageError.exit_code
     assert "nothing to resume" in err
 
 

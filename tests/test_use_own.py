@@ -1,4 +1,4 @@
-"""An operator of your own, judged and used for prediction; what is wrong is said in a line."""
+"""Evaluation and prediction with an operator fitted to a file; errors in one line."""
 
 import dataclasses as dc
 import json
@@ -18,7 +18,7 @@ from trunkfirst.networks import load
 pytestmark = pytest.mark.usefixtures("no_report")
 
 
-# -- judge and predict
+# -- evaluate and predict
 
 
 def test_evaluate_on_a_file(call: Call, place: Path):
@@ -109,7 +109,7 @@ def test_an_operator_is_differentiated_after_loading(place: Path):
     assert np.abs(np.array(found) - data.flat_inputs[0][4:-4:4]).max() < 0.1 * size
 
 
-# -- what is wrong is said in a line
+# -- errors in one line
 
 
 BAD: dict[str, tuple[list[str], int, str]] = {

@@ -1,29 +1,29 @@
-"""Everything this library raises on purpose.
+"""The exceptions of this library and their exit codes.
 
 ```
 TrunkfirstError              1   base; the exit code of the command line
-├── UsageError               2   a command called in a way it cannot serve
+├── UsageError               2   a command with arguments that do not fit
 ├── UnknownNameError         3   no such problem, method, activation ...
 ├── SettingError             4   a setting that does not exist or is not used
 ├── ValueRangeError          5   a setting or argument outside its range
 ├── DataError                6   arrays of the wrong shape, type or value
 │   └── WidthError           7   more trunk functions than output points
-├── OutputExistsError        8   the output folder holds something already
+├── OutputExistsError        8   the output folder is not empty
 ├── OutputNotWritableError   9   the output folder cannot be written
-├── CorruptFileError        10   a file is missing, damaged or not what it says
-│   └── UnsafeFileError     15   a file that could run code or reach into other files
+├── CorruptFileError        10   a file is missing, damaged or of another kind
+│   └── UnsafeFileError     15   a file that could run code or read other files
 ├── SolveError              11   a finite-element solve did not converge
-├── DivergedError           12   training met a number that is not finite
-├── PrecisionError          13   double precision is needed and switched off
-├── PredictOnlyError        14   an operator that predicts only was to do more
+├── DivergedError           12   training produced a number that is not finite
+├── PrecisionError          13   double precision is needed but switched off
+├── PredictOnlyError        14   an operator that can only predict
 ├── MissingExtraError       16   an optional package is not installed
-├── FolderInUseError        17   another process works in the folder
-├── MemoryNeedError         18   more memory would be needed than there is
-├── LostProcessError        19   one of several processes died, is stuck, or differs
-├── ClusterError            20   a cluster does not answer, or cannot do the work
+├── FolderInUseError        17   another process uses the folder
+├── MemoryNeedError         18   more memory is needed than is available
+├── LostProcessError        19   one of several processes died, hangs or differs
+├── ClusterError            20   a cluster does not answer or cannot do the work
 └── FailedRunsError         21   some runs of a sweep failed
 ```
-130 is left for an interrupt (Ctrl-C) and 143 for SIGTERM, as shells have it.
+130 follows an interrupt (Ctrl-C) and 143 SIGTERM, as in shells.
 """
 
 import difflib
@@ -129,4 +129,4 @@ class FailedRunsError(TrunkfirstError, ArithmeticError):
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which asks a program to end as Ctrl-C does; the exit code is 143, as shells have it."""
+    """SIGTERM, handled like Ctrl-C but with exit code 143."""

@@ -1,13 +1,12 @@
 """The commands `launch` and `sweep`; what imports JAX is imported inside the functions."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import FailedRunsError, UsageError
-from ..files import read_toml
+from ._console import TerminalReporter, number, print_json, print_table, say
 from ._options import Json, Quiet, Scheduler
 
 if TYPE_CHECKING:
@@ -33,11 +32,11 @@ def launch(
         float, typer.Option(min=1, help="Seconds that processes wait for each other before one counts as stuck.")
     ] = 600.0,
 ) -> int:
-    """Train in several processes on one or more hosts; each holds its share of the points and samples.
+    """Train in several processes, on one or more hosts.
 
-    The first process prints and writes; the others compute. All of them read the data, and after a loss the folder
-    of the run: several hosts must share both. When a process dies or is stuck all restart from the last
-    checkpoint. Ctrl-C and SIGTERM end all, with a checkpoint.
+    Each process holds its share of the points and samples. The first prints and writes; the others compute. All of
+    them read the data, and after a loss the folder of the run: several hosts must share both. When a process dies
+    or is stuck all restart from the last checkpoint. Ctrl-C and SIGTERM end all, with a checkpoint.
 
     Under Slurm and Open MPI no launcher is needed: srun trunkfirst fit ...
 
@@ -45,11 +44,11 @@ def launch(
     """
     from ..distributed.launch import Launch, launch as start
 
-    def say(text: str) -> None:
+    def warn(text: str) -> None:
         if "--quiet" not in command:
-            print(f"trunkfirst launch: {text}", file=sys.stderr)  # noqa: T201
+            typer.echo(f"trunkfirst launch: {text}", err=True)
 
-    return start(Launch(tuple(command), processes, coordinator, node, nodes, restarts, patience), say=say)
+    return start(Launch(tuple(command), processes, coordinator, node, nodes, restarts, patience), say=warn)
 
 
 def sweep(
@@ -65,12 +64,14 @@ def sweep(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Train with every combination of some settings: widths, encoders, seeds; one table, one figure.
+    """Train with every combination of some settings.
 
-    [sweep] holds lists: width = [20, 40], branch.encoder = ["none", "log"], seed = [0, 1, 2].
+    Writes one table and one figure. The section [sweep] holds lists: width = [20, 40],
+    branch.encoder = ["none", "log"], seed = [0, 1, 2].
 
     Example: trunkfirst sweep my.toml --out runs/widths
     """
+    from ..files import read_toml
     from ..progress import TerminalReporter
     from ..runs import make_grid, sweep as run_all
     from ._settings import default_folder
@@ -90,7 +91,6 @@ def sweep(
 def show_sweep(found: "Sweep", *, json: bool, quiet: bool) -> int:
     """Write the report of a sweep and print its table; return the exit code."""
     from ..report import write_sweep
-    from ._console import print_json, say
 
     page = write_sweep(found.folder)
     if json:
@@ -103,7 +103,6 @@ def show_sweep(found: "Sweep", *, json: bool, quiet: bool) -> int:
 
 def _print_table(found: "Sweep", quiet: bool) -> None:
     from ..runs import setting_text
-    from ._console import number, print_table, say
 
     columns = [*found.keys, "validation", "test", "trunk loss", "seconds", "status"]
     rows = [

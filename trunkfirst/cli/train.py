@@ -213,7 +213,7 @@ def resume(
     if json:
         print_json({"status": "finished"})
     else:
-        say(f"{folder} is already finished", quiet=quiet)
+        say(f"{folder} is already finished; nothing was left to do", quiet=quiet)
     return 0
 
 

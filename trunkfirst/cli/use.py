@@ -88,8 +88,8 @@ def predict(
     if memory.intervals is not None:
         half = memory.intervals.half_width(places, level)
         arrays |= {"lower": outputs - half, "upper": outputs + half}
-    is_known = memory.novelty is not None
-    is_outlier = memory.novelty.is_outlier(values) if is_known else np.zeros(len(values), bool)
+    novelty = memory.novelty
+    is_outlier = np.zeros(len(values), bool) if novelty is None else novelty.is_outlier(values)
     # the second is the name before 0.2
     write_npz(out, arrays | {"is_outlier": is_outlier, "is_strange": is_outlier})
     outliers = int(is_outlier.sum())
@@ -112,9 +112,19 @@ def report(
 
     Example: trunkfirst report runs/mine
     """
-    from ._report import report_command
+    from ..files import verify_manifest
+    from ..report import write_report, write_sweep
 
-    return report_command(folder, json=json, quiet=quiet)
+    for each in (folder, *(path.parent for path in sorted(folder.glob("*/metrics.json")))):
+        if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):
+            # Runs of a comparison may have been diagnosed later; each has its own manifest.
+            verify_manifest(each, but=("*report.html", "*figures/*", "*/diagnosis.*"))
+    page = write_sweep(folder) if (folder / "sweep.json").is_file() else write_report(folder)
+    if json:
+        print_json({"report": str(page)})
+    else:
+        say(f"report: {page}", quiet=quiet)
+    return 0
 
 
 def export(
@@ -141,9 +151,17 @@ def export(
 
     Example: trunkfirst export runs/mine --to onnx --out model.onnx
     """
-    from .deploy import export_command
+    from .. import exporters
 
-    return export_command(folder, to=to, out=out, precision=precision, json=json, quiet=quiet)
+    done = exporters.export(folder, to, out, precision=precision)
+    if json:
+        print_json(
+            {"to": to, "precision": done.precision, "bytes": done.size, "error": done.error, "out": str(out)}
+        )
+        return 0
+    cost = "" if done.error is None else f", which changes outputs by {number(done.error)} (relative)"
+    say(f"{to} in {done.precision} precision{cost}, {done.size / 1024:,.0f} KiB: {out}", quiet=quiet)
+    return 0
 
 
 def serve(
@@ -166,9 +184,18 @@ def serve(
 
     Example: trunkfirst serve runs/mine
     """
-    from .deploy import serve_command
+    from ..serve import Limits
+    from ..serve import serve as run_server
 
-    return serve_command(folder, host=host, port=port, token=token, limit_mib=limit_mib, json=json, quiet=quiet)
+    def on_start(url: str) -> None:
+        if json:
+            print_json({"url": url, "folder": str(folder)})
+        else:
+            say(f"{folder} is served at {url}; stop with Ctrl-C", quiet=quiet)
+
+    limits = Limits(bytes=int(limit_mib * 2**20))
+    run_server(folder, host=host, port=port, token=token, limits=limits, on_start=on_start)
+    return 0
 
 
 def doctor(json: Json = False, quiet: Quiet = False) -> int:
@@ -191,7 +218,8 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
     is_writable = os.access(nearest, os.W_OK)
     faults = [] if has_double else ["JAX has no double precision on this device"]
     faults += [] if is_writable else [f"{cache} cannot be written; set TRUNKFIRST_CACHE to another folder"]
-    found = environment() | {"double_precision": has_double, "cache": str(cache), "cache_writable": is_writable}
+    found: dict[str, Any] = environment()
+    found |= {"double_precision": has_double, "cache": str(cache), "cache_writable": is_writable}
     found["ready"] = not faults
     if json:
         print_json(found)

@@ -2,12 +2,9 @@
 
 import dataclasses as dc
 import hashlib
-import multiprocessing
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,7 +13,7 @@ import threadpoolctl
 from jaxtyping import Int
 
 from ..data import OperatorData, ShardFolder
-from ..distributed.pools import Lost, on_cluster, without_main_module
+from ..distributed.pools import Lost, on_cluster, on_processes
 from ..errors import ClusterError, CorruptFileError, UnknownNameError, ValueRangeError
 from .discontinuous_conductivity import DiscontinuousConductivity
 from .meshes import Points, grid_square
@@ -217,50 +214,19 @@ def _solve_all(
 ) -> Iterator[tuple[ShardTask, str]]:
     """Yield each task with the SHA-256 of its shard as it is done, in any order."""
     if scheduler is not None and tasks:
-        return _solve_on_cluster(tasks, scheduler)
+        yield from _solve_on_cluster(tasks, scheduler)
+        return
     if workers is None:
         seconds = sum(len(task.parameters) * task.problem.seconds_per_sample for task in tasks)
         workers = (os.cpu_count() or 1) if seconds > _SECONDS_FOR_PROCESSES else 1
-    return _solve_locally(tasks, min(workers, len(tasks)))
-
-
-def solve_shard(task: ShardTask) -> str:
-    """Solve a block, write its shard and return the SHA-256."""
-    # with one BLAS thread the bits do not depend on the number of workers
-    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
-        fields = task.problem.solve(task.parameters, first=task.first)
-    return _write(task, fields)
-
-
-def _write(task: ShardTask, fields: Fields) -> str:
-    return task.folder.write(task.number, {"parameters": task.parameters, "fields": fields})
-
-
-def _solve_locally(tasks: list[ShardTask], workers: int) -> Iterator[tuple[ShardTask, str]]:
-    """Solve in `workers` processes; if they die, solve the rest here, with a warning."""
-    remaining = {task.number: task for task in tasks}
-    if workers > 1:
-        try:
-            for task, digest in _solve_in_processes(tasks, workers):
-                del remaining[task.number]
-                yield task, digest
-        except BrokenProcessPool as error:
-            message = f"worker processes ended ({error}); continuing in one process"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-    for task in remaining.values():
-        yield task, solve_shard(task)
-
-
-def _solve_in_processes(tasks: list[ShardTask], workers: int) -> Iterator[tuple[ShardTask, str]]:
-    # spawn: JAX and BLAS have threads, and a forked copy of a process with threads may hang
-    executor = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
-    try:
-        with without_main_module():
-            futures = {executor.submit(solve_shard, task): task for task in tasks}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        executor.shutdown(cancel_futures=True)
+    if min(workers, len(tasks)) <= 1:
+        yield from ((task, solve_shard(task)) for task in tasks)
+        return
+    for task, digest in on_processes(solve_shard, tasks, workers=workers):
+        if isinstance(digest, Lost):
+            message = f"samples from {task.first} on are solved without a worker: {digest.reason}"
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
+        yield task, solve_shard(task) if isinstance(digest, Lost) else digest
 
 
 def _solve_on_cluster(tasks: list[ShardTask], address: str) -> Iterator[tuple[ShardTask, str]]:
@@ -271,7 +237,19 @@ def _solve_on_cluster(tasks: list[ShardTask], address: str) -> Iterator[tuple[Sh
         yield task, _write(task, fields)
 
 
+def solve_shard(task: ShardTask) -> str:
+    """Solve a block, write its shard and return the SHA-256."""
+    # with one BLAS thread the bits do not depend on the number of workers
+    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+        fields = task.problem.solve(task.parameters, first=task.first)
+    return _write(task, fields)
+
+
 def _solve_remotely(task: ShardTask) -> Fields:
     # the limit stays: another block may be solved at the same time
     threadpoolctl.threadpool_limits(limits=1, user_api="blas")
     return task.problem.solve(task.parameters, first=task.first)
+
+
+def _write(task: ShardTask, fields: Fields) -> str:
+    return task.folder.write(task.number, {"parameters": task.parameters, "fields": fields})

@@ -41,19 +41,6 @@ class Triangulation:
         return 0.5 * (ux * vy - uy * vx)
 
     @property
-    def edge_lengths(self) -> Float[np.ndarray, "triangles 3"]:
-        """Length of the edge opposite to each corner."""
-        corners = self.points[self.triangles]
-        return np.linalg.norm(np.roll(corners, -1, axis=1) - np.roll(corners, -2, axis=1), axis=2)
-
-    @property
-    def angles(self) -> Float[np.ndarray, "triangles 3"]:
-        """Angle at each corner, in degrees."""
-        a = self.edge_lengths
-        b, c = np.roll(a, -1, axis=1), np.roll(a, -2, axis=1)
-        return np.degrees(np.arccos((b**2 + c**2 - a**2) / (2 * b * c)))
-
-    @property
     def quadrature_weights(self) -> Float[np.ndarray, " nodes"]:
         """Lumped mass of each node over the area of the square: the weights of a mean, with sum 1."""
         shares = np.repeat(self.areas / 3, 3)
