@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,16 @@ class Crash(BaseException):
     """As sudden as a power cut: nothing in the package knows it."""
 
 
+def crash() -> None:
+    raise Crash
+
+
 class Work:
-    """Counts iterations of minimisers and of active neurons, and breaks off after so many of them."""
+    """Counts iterations of minimisers and of active neurons, and calls `blow` when a limit is reached."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.done, self.limit, self.written = 0, sys.maxsize, 0
-        self.blow: type[BaseException] = Crash
+        self.blow: Callable[[], object] = crash
         go_on, iterate = Journey.go_on, ActiveNeurons._iterate
 
         def counted(journey: Journey, *rest: Any) -> bool:
@@ -79,7 +84,7 @@ class Work:
         self.done += iterations
         if self.done >= self.limit:
             self.limit = sys.maxsize
-            raise self.blow
+            self.blow()
 
 
 @pytest.fixture
@@ -291,9 +296,25 @@ def test_other_data_are_refused(file: Path, tmp_path: Path, work: Work):
 # -- interrupts
 
 
-@pytest.mark.parametrize(("blow", "code"), [(KeyboardInterrupt, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_keeps_what_was_done(
-    blow: Any,
+class TerminatesInDestructor:
+    """Python ignores the exception that the handler of a signal raises here."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("interrupt", "code"),
+    [
+        (lambda: signal.raise_signal(signal.SIGINT), 130),
+        (lambda: signal.raise_signal(signal.SIGTERM), 143),
+        (TerminatesInDestructor, 143),
+    ],
+    ids=["SIGINT", "SIGTERM", "ignored SIGTERM"],
+)
+def test_an_interrupt_writes_a_checkpoint(
+    interrupt: Callable[[], object],
     code: int,
     plain: tuple[Path, int],
     tmp_path: Path,
@@ -301,23 +322,11 @@ def test_an_interrupt_keeps_what_was_done(
     call: Call,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """It is the interrupt that writes the last checkpoint."""
     monkeypatch.setattr(Journal, "is_due", lambda _: False)
     folder, iterations = plain
     toml = (folder / "config.toml").as_posix()
     work.begin(iterations // 2)
-    if blow is KeyboardInterrupt:
-        work.blow = KeyboardInterrupt
-    else:
-        add = work.add
-
-        def terminate(iterations: int) -> None:
-            if work.done + iterations >= work.limit:
-                work.limit = sys.maxsize
-                os.kill(os.getpid(), signal.SIGTERM)
-            add(iterations)
-
-        monkeypatch.setattr(work, "add", terminate)
+    work.blow = interrupt
     got, _, err = call("fit", "--config", toml, "--out", tmp_path / "a", "--quiet")
     assert got == code
     assert f"continue with: trunkfirst resume {tmp_path / 'a'}" in err
@@ -389,14 +398,22 @@ def test_a_full_disk_leaves_the_state_before_it(
     assert_same(plain[0], tmp_path / "a")
 
 
-# -- a real process, really killed
+# -- real processes that get SIGKILL and SIGTERM
 
 
-def test_killed_ten_times(tmp_path: Path):
-    """kill -9 in every stage, by the benchmark."""
+@pytest.mark.parametrize(
+    ("kills", "terms", "stages"),
+    [
+        (3, 2, ("trunk", "data", "evaluation and files", "selection", "branch")),
+        pytest.param(14, 14, (), marks=pytest.mark.slow),  # every stage
+    ],
+)
+def test_signals_at_random_moments(kills: int, terms: int, stages: tuple[str, ...], tmp_path: Path):
+    """By the benchmark, which checks the exit codes, too."""
     script = Path(__file__).parents[1] / "benchmarks" / "kill_and_resume.py"
-    command = [sys.executable, str(script), "--kills", "10", "--out", str(tmp_path)]
+    command = [sys.executable, str(script), "--kills", str(kills), "--terms", str(terms), "--out", str(tmp_path)]
+    command += ["--stages", *stages] if stages else []
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=900)
     found = read_json(tmp_path / "kill-and-resume.json")["table"]["rows"]
-    assert found[-1] == ["all", 10, 10]
-    assert len(found) > 5
+    assert found[-1] == ["all", kills + terms, kills + terms]
+    assert len(found) > 3

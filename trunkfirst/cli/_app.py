@@ -8,7 +8,7 @@ import typer
 from typer.exceptions import TyperException
 
 from .._version import __version__
-from ..errors import TrunkfirstError, UsageError
+from ..errors import Terminated, TrunkfirstError, UsageError
 from ._data_app import data_app
 from ._theory_app import diagnose, sensors, study
 from ._train_app import compare, fit, resume, run
@@ -65,9 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except typer.Abort:
         return 130
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("trunkfirst: interrupted", file=sys.stderr)  # noqa: T201
-        return 130
+        return 143 if isinstance(error, Terminated) else 130
     return code if isinstance(code, int) else 0
 
 

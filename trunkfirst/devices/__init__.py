@@ -6,7 +6,6 @@ from ..distributed.mesh import shard_rows as spread_rows
 from ..distributed.mesh import to_local as home
 from ..distributed.processes import allgather, check_in_step, join_processes, leave_processes
 from ..distributed.processes import assemble_rows as join_rows
-from ..distributed.processes import broadcast_bytes as share
 from ..distributed.processes import broadcast_value as agree
 from ..distributed.processes import collective_timeout as waiting
 from ..distributed.processes import gather_in_order as in_turn
@@ -35,7 +34,6 @@ __all__ = [
     "leave_processes",
     "own_part",
     "replicate_beside",
-    "share",
     "spread_rows",
     "summed",
     "use_devices",
