@@ -1,4 +1,4 @@
-"""Broken off anywhere and resumed: the same bits, and little work done again."""
+"""Interrupted anywhere and resumed: the same bits, and little work repeated."""
 
 import hashlib
 import os
@@ -23,8 +23,8 @@ from trunkfirst.minimisers._journey import Journey
 from trunkfirst.regressors import ActiveNeurons
 from trunkfirst.runs import RunConfig, compare, fit_own, make_config, resume, run
 
-INTERVAL = 30  # iterations between checkpoints: counted, where the package looks at the clock
-MOST_AGAIN = INTERVAL + 10  # the parts that are looked at have up to 10
+INTERVAL = 30  # iterations between checkpoints; the package itself uses the clock
+MOST_AGAIN = INTERVAL + 10  # a compiled part has up to 10
 MODEL = "model/model.safetensors"
 TANH = {"activation": "tanh", "initialisation": "xavier"}
 SMALL: dict[str, Any] = {
@@ -40,7 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class Crash(BaseException):
-    """As sudden as a power cut: nothing in the package knows it."""
+    """As sudden as a power cut: the package does not handle it."""
 
 
 def crash() -> None:
@@ -99,8 +99,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def in_one_go(config: RunConfig, folder: Path) -> tuple[Path, int]:
-    """The folder of a run that was never broken off, and its iterations."""
+def undisturbed(config: RunConfig, folder: Path) -> tuple[Path, int]:
+    """The folder of an undisturbed run, and its iterations."""
     with pytest.MonkeyPatch.context() as patch:
         work = Work(patch)
         run(config, folder)
@@ -110,19 +110,19 @@ def in_one_go(config: RunConfig, folder: Path) -> tuple[Path, int]:
 @pytest.fixture(scope="module")
 def whole(file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A run in two steps, its encoder chosen."""
-    return in_one_go(config_of(file, **VARIANTS["two-step"]), tmp_path_factory.mktemp("whole") / "run")
+    return undisturbed(config_of(file, **VARIANTS["two-step"]), tmp_path_factory.mktemp("whole") / "run")
 
 
 @pytest.fixture(scope="module")
 def plain(file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A run in two steps with everything set."""
-    return in_one_go(config_of(file), tmp_path_factory.mktemp("plain") / "run")
+    return undisturbed(config_of(file), tmp_path_factory.mktemp("plain") / "run")
 
 
 @pytest.fixture(scope="module")
-def broken_once(file: Path, whole: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, broken off near its end."""
-    folder = tmp_path_factory.mktemp("broken") / "run"
+def interrupted_once(file: Path, whole: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, interrupted near its end."""
+    folder = tmp_path_factory.mktemp("interrupted") / "run"
     with pytest.MonkeyPatch.context() as patch:
         Work(patch).begin(int(0.9 * whole[1]))
         with pytest.raises(Crash):
@@ -163,11 +163,11 @@ def assert_same(one: Path, other: Path) -> None:
         pytest.param("everything chosen", (0.05, 0.3, 0.5, 0.7, 0.9, 0.98), marks=pytest.mark.slow),
     ],
 )
-def test_broken_off_anywhere_a_run_ends_with_the_same_bits(
+def test_a_run_interrupted_anywhere_ends_with_the_same_bits(
     variant: str, shares: tuple[float, ...], file: Path, whole: tuple[Path, int], tmp_path: Path, work: Work
 ):
     config = config_of(file, **VARIANTS[variant])
-    expected, iterations = whole if variant == "two-step" else in_one_go(config, tmp_path / "whole")
+    expected, iterations = whole if variant == "two-step" else undisturbed(config, tmp_path / "whole")
     for number, share in enumerate(shares):
         folder = tmp_path / str(number)
         work.begin(int(share * iterations))
@@ -179,7 +179,7 @@ def test_broken_off_anywhere_a_run_ends_with_the_same_bits(
         assert work.done <= iterations + MOST_AGAIN  # starting over does not pass
 
 
-def test_active_neurons_go_on_too(file: Path, tmp_path: Path, work: Work):
+def test_active_neurons_are_resumed(file: Path, tmp_path: Path, work: Work):
     branch = {"kind": "active-neurons", "encoder": "principal:2", "activation": "relu", "iterations": 30}
     config = config_of(file, branch=branch)
     run(config, tmp_path / "whole")
@@ -195,7 +195,7 @@ def test_active_neurons_go_on_too(file: Path, tmp_path: Path, work: Work):
         assert np.array_equal(values, curves[1][name])
 
 
-def test_broken_off_again_and_again(file: Path, whole: tuple[Path, int], tmp_path: Path, work: Work):
+def test_interrupted_again_and_again(file: Path, whole: tuple[Path, int], tmp_path: Path, work: Work):
     config = config_of(file, **VARIANTS["two-step"])
     crashes = 0
     for crashes in range(1000):
@@ -243,20 +243,20 @@ def test_adding_samples_is_resumed(keeps: bool, file: Path, tmp_path: Path, work
 
 
 @pytest.fixture
-def broken(broken_once: Path, tmp_path: Path) -> Path:
-    """A run that was broken off, to be damaged."""
-    return shutil.copytree(broken_once, tmp_path / "run")
+def interrupted(interrupted_once: Path, tmp_path: Path) -> Path:
+    """An interrupted run, to be damaged."""
+    return shutil.copytree(interrupted_once, tmp_path / "run")
 
 
 @pytest.mark.parametrize("pattern", ["*.under-way", "*.finished"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "other run"])
 def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(
-    pattern: str, damage: str, broken: Path, whole: tuple[Path, int], work: Work
+    pattern: str, damage: str, interrupted: Path, whole: tuple[Path, int], work: Work
 ):
-    path = max((broken / "checkpoints").glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+    path = max((interrupted / "checkpoints").glob(pattern), key=lambda path: path.stat().st_mtime_ns)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 16 * (damage == "flip")
-    identity = identity_of(broken)
+    identity = identity_of(interrupted)
     changed = {
         "flip": bytes(content),
         "cut": bytes(content[:-7]),
@@ -266,8 +266,8 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(
     path.write_bytes(changed)
     work.begin()
     with pytest.warns(RuntimeWarning, match=path.name):
-        resume(broken)
-    assert_same(whole[0], broken)
+        resume(interrupted)
+    assert_same(whole[0], interrupted)
     assert work.done < 0.1 * whole[1] + 2 * MOST_AGAIN
 
 
@@ -339,7 +339,7 @@ def test_an_interrupt_writes_a_checkpoint(
     assert call("resume", tmp_path / "a")[1].endswith("nothing was left to do\n")
 
 
-def test_other_versions_are_told(file: Path, tmp_path: Path, work: Work):
+def test_other_versions_are_reported(file: Path, tmp_path: Path, work: Work):
     work.begin(100)
     with pytest.raises(Crash):
         run(config_of(file), tmp_path / "a")
@@ -374,7 +374,7 @@ def test_a_folder_in_use_is_refused(file: Path, tmp_path: Path, work: Work):
         with pytest.raises(FolderInUseError, match=f"in use by process {other.pid} on "):
             resume(tmp_path / "a")
         other.kill()
-    resume(tmp_path / "a")  # its owner is dead: the lock is worth nothing
+    resume(tmp_path / "a")  # its owner is dead: the lock does not count
 
 
 def test_a_full_disk_leaves_the_state_before_it(
