@@ -2,6 +2,7 @@
 
 import csv
 import json
+import operator
 import os
 import shutil
 import signal
@@ -29,6 +30,7 @@ from trunkfirst.errors import (
     ValueRangeError,
 )
 from trunkfirst.files import read_json, read_toml, verify_manifest, write_json
+from trunkfirst.problems import output_points
 from trunkfirst.report import write_sweep
 from trunkfirst.runs import Row, Sweep, make_grid, run
 from trunkfirst.runs.sweeps import is_finished
@@ -150,6 +152,34 @@ def test_a_process_that_ends_loses_its_own_task_alone():
     for number, result in results.items():
         assert isinstance(result, Lost)
         assert f"ended by {signals[number]}" in result.reason
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_process_that_dies_while_idle_is_replaced():
+    results = on_processes(operator.call, [os.getpid, os.getpid], workers=1)
+    _, first = next(results)
+    os.kill(first, signal.SIGKILL)
+    while is_alive(first):
+        time.sleep(0.01)
+    (second,) = (result for _, result in results)
+    assert isinstance(second, int)
+    assert second != first
+
+
+def test_errors_in_a_process():
+    assert dict(on_processes(int, ["5", "x"], workers=1)) == {
+        "5": 5,
+        "x": Lost("ValueError: invalid literal for int() with base 10: 'x'"),
+    }
+    with pytest.raises(ValueRangeError, match="points is 'nonsense'"):
+        list(on_processes(output_points, ["nonsense"], workers=1))
 
 
 # -- runs
