@@ -15,7 +15,7 @@ import pytest
 from own_problems import Call, antiderivative
 from test_runs import Listening
 
-from trunkfirst.checkpoints import Journal
+from trunkfirst.checkpoints import Journal, Snapshot, checkpointed_step, keep_checkpoints
 from trunkfirst.data import write_data
 from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, UsageError
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
@@ -294,6 +294,33 @@ def test_other_data_are_refused(file: Path, tmp_path: Path, work: Work):
 
 
 # -- interrupts
+
+
+def count_to_five(interrupt_at: int | None) -> tuple[int, int, bool]:
+    """Where counting began, where it ended, and whether it was interrupted."""
+    step, note = checkpointed_step("count"), {"count": 0}
+    if step.saved is not None:
+        note.update(step.saved.note)
+    first = note["count"]
+    with step.interruptible(lambda: Snapshot({}, note)):
+        while not step.is_done and note["count"] < 5:
+            note["count"] += 1
+            step.save(lambda: Snapshot({}, note))
+            if note["count"] == interrupt_at:
+                raise KeyboardInterrupt
+    if not step.is_interrupted:
+        step.finish(lambda: Snapshot({}, note))
+    return first, note["count"], step.is_interrupted
+
+
+def test_a_loop_with_the_callbacks_of_a_step(tmp_path: Path):
+    assert count_to_five(3) == (0, 3, True)
+    with pytest.raises(KeyboardInterrupt), keep_checkpoints(tmp_path):
+        count_to_five(3)
+    with keep_checkpoints(tmp_path, interval=0):
+        assert count_to_five(None) == (3, 5, False)
+    with keep_checkpoints(tmp_path):
+        assert count_to_five(None) == (5, 5, False)
 
 
 class TerminatesInDestructor:
