@@ -1,10 +1,10 @@
-"""kill -9 at random moments of a run, in each of its stages, and resume: the same SHA-256 as a run in one go.
+"""SIGKILL or SIGTERM at random moments of a run, then resume: the same SHA-256 as an undisturbed run.
 
-    python benchmarks/kill_and_resume.py --kills 200
+    python benchmarks/kill_and_resume.py --kills 200 --terms 50
 
-Every kill has a run of its own, which is resumed after it; some are killed again while they resume. Processes are
-forked from one that has imported everything and computed nothing. A stage is held up for some milliseconds at its
-beginning, so that short ones can be hit.
+Every signal has a run of its own, which is resumed after it; some get a second one while they resume. A process
+that gets SIGTERM must exit with 143. Processes are forked from one that has imported everything and computed
+nothing. A stage is delayed for some milliseconds at its beginning, so that short ones can be hit.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import warnings
@@ -35,7 +36,7 @@ from trunkfirst.regressors.network import NetworkBranch
 from trunkfirst.runs import _run
 from trunkfirst.runs.legacy import _two_step
 
-# What is done in a stage, and how long it may be held up at its beginning, in seconds.
+# The function of each stage, and the seconds by which its beginning is delayed.
 STAGES: dict[str, tuple[Any, str, float]] = {
     "data": (generate, "solve_shard", 0.05),
     "selection": (_run, "settle", 0.0),
@@ -57,9 +58,10 @@ MOST_SECONDS = 120.0
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """As many kills in every stage, then the table."""
+    """Send the signals, the same number in every stage, and print the table."""
     options = options_for(__doc__, _add_options, argv)
-    kills = 2 if options.quick else options.kills
+    signals = [signal.SIGKILL] * options.kills + [signal.SIGTERM] * options.terms
+    signals = signals[:2] if options.quick else signals
     warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # nothing has been computed before the fork
     rng = random.Random(0)
     with tempfile.TemporaryDirectory() as name:
@@ -69,68 +71,76 @@ def main(argv: Sequence[str] | None = None) -> None:
         seconds = time.perf_counter() - begin
         hits: Counter[str] = Counter()
         same: Counter[str] = Counter()
-        for number in range(kills):
-            wanted = list(STAGES)[number % len(STAGES)]
-            stage, digest = _kill_and_resume(place / str(number), wanted, rng, place)
+        for number, each in enumerate(signals):
+            wanted = options.stages[number % len(options.stages)]
+            stage, digest = _interrupt_and_resume(place / str(number), wanted, each, rng, place)
             hits[stage] += 1
             same[stage] += digest == whole
             shutil.rmtree(place / str(number))
     rows = [(stage, hits[stage], same[stage]) for stage in (*STAGES, "elsewhere") if hits[stage]]
     rows.append(("all", sum(hits.values()), sum(same.values())))
-    note = f"A run in one go takes {seconds:.1f} s here; the state is written down every 0.1 s."
+    note = f"An undisturbed run takes {seconds:.1f} s here; checkpoints are written every 0.1 s."
 
     def draw(axes: Any) -> None:
         names = [row[0] for row in rows[:-1]]
         axes.barh(names, [row[1] for row in rows[:-1]], color="0.8", label="killed")
         axes.barh(names, [row[2] for row in rows[:-1]], height=0.4, label="resumed to the same bits")
         axes.invert_yaxis()
-        axes.set(xlabel="runs", title="kill -9, then resume")
+        axes.set(xlabel="runs", title="kill, then resume")
 
     table = Table("kill -9 and resume", ("killed in", "kills", "resumed to the same SHA-256"), rows, [note])
     publish("kill-and-resume", options, table, {"hits": hits, "same": same}, draw)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kills", type=int, default=200, help="how many")
+    parser.add_argument("--kills", type=int, default=200, help="number of runs that get SIGKILL")
+    parser.add_argument("--terms", type=int, default=0, help="number of runs that get SIGTERM")
+    parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES), help="stages to hit")
 
 
 def _run_in_one_go(place: Path) -> str:
     code = _wait(_start(place, ["run", *ARGUMENTS, *SETTINGS_OPTIONS, "--out", str(place / "whole")]))
-    assert code == 0, "the run in one go failed"
+    assert code == 0, "the undisturbed run failed"
     return _digest(place / "whole")
 
 
-def _kill_and_resume(folder: Path, wanted: str, rng: random.Random, place: Path) -> tuple[str, str]:
-    """The stage in which a run was killed, and the digest of the model that it ended with."""
+def _interrupt_and_resume(
+    folder: Path, wanted: str, number: signal.Signals, rng: random.Random, place: Path
+) -> tuple[str, str]:
+    """The stage in which a run got the signal, and the digest of its model after resuming."""
     folder.mkdir()
-    # Data are in the cache already, except where their making is to be broken off.
+    # The data are in the cache already, except where making them is to be interrupted.
     start = ft.partial(_start, place, cache=folder if wanted == "data" else None)
     run = ["run", *ARGUMENTS, *SETTINGS_OPTIONS, "--out", str(folder / "run")]
-    go_on = ["resume", str(folder / "run"), "--quiet"]
-    stage = _kill_in(wanted, ft.partial(start, run), rng)
+    resume = ["resume", str(folder / "run"), "--quiet"]
+    stage = _interrupt_in(wanted, ft.partial(start, run), number, rng)
     if rng.random() < 0.3:
-        _kill_in(wanted, ft.partial(start, go_on), rng)
-    code = _wait(start(go_on))
-    assert code == 0, f"resume failed with {code} after a kill in {stage}"
+        _interrupt_in(wanted, ft.partial(start, resume), number, rng)
+    code = _wait(start(resume))
+    assert code == 0, f"resume failed with {code} after {number.name} in {stage}"
     return stage, _digest(folder / "run")
 
 
-def _kill_in(wanted: str, start: Callable[[mmap.mmap, float], int], rng: random.Random) -> str:
-    """Start a process, wait until it reaches the stage wanted, and a little more, and kill it."""
+def _interrupt_in(
+    wanted: str, start: Callable[[mmap.mmap, float], int], number: signal.Signals, rng: random.Random
+) -> str:
+    """Start a process, wait until it reaches the stage and a little more, and send it the signal."""
     board = mmap.mmap(-1, 1)
     hold = STAGES[wanted][2]
     child = start(board, hold)
-    number = list(STAGES).index(wanted) + 1
+    expected = list(STAGES).index(wanted) + 1
     deadline = time.monotonic() + MOST_SECONDS
-    while board[0] != number and time.monotonic() < deadline and os.waitpid(child, os.WNOHANG) == (0, 0):
+    # WNOWAIT leaves an ended child to be waited for below.
+    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while board[0] != expected and time.monotonic() < deadline and os.waitid(os.P_PID, child, ended) is None:
         time.sleep(0.001)
     time.sleep(rng.uniform(0.0, hold or 0.8))
     stage = board[0]
-    try:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    except (ProcessLookupError, ChildProcessError):  # it had finished: then it was killed after its end
-        pass
+    os.kill(child, number)
+    code = _wait(child)
+    # A run may finish before the signal. Outside of a run directory SIGTERM has its default effect.
+    allowed = (0, -signal.SIGKILL) if number == signal.SIGKILL else (0, 143, -signal.SIGTERM)
+    assert code in allowed, f"{number.name} in stage {stage}: exit code {code}"
     return list(STAGES)[stage - 1] if stage else "elsewhere"
 
 
@@ -142,20 +152,23 @@ def _start(
     *,
     cache: Path | None = None,
 ) -> int:
-    """A forked process that carries out a command and says on the `board` which stage it is in."""
+    """Fork a process that carries out a command and writes the number of its stage to the `board`."""
     child = os.fork()
     if child:
         return child
     try:
         os.environ["TRUNKFIRST_CACHE"] = str(cache or place)
-        # The same compiled programs in all processes: compiling would take most of the time.
+        # Share compiled programs: compiling would take most of the time.
         jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         train.write_run_report = lambda folder, *_: Path(folder)  # drawn after all that counts is written
         if board is not None:
             for number, (owner, name, _) in enumerate(STAGES.values(), start=1):
                 setattr(owner, name, _announced(getattr(owner, name), board, number, hold))
-        os._exit(command(arguments))
+        sys.argv = ["trunkfirst", *arguments]
+        command()
+    except SystemExit as end:
+        os._exit(end.code if isinstance(end.code, int) else 99)
     finally:
         os._exit(99)
 

@@ -4,9 +4,9 @@
 
 Step 1 of a smooth operator with random points: compressed factor (its Gram matrix), projected loss and gradient at
 equal parameters, and the parameters after 100 steps of Adam, as relative differences from one process. Two
-processes talk through 127.0.0.1. Each contender has processes of its own, one after the other; on cores that they
-must share, more processes prove that numbers agree, not that they come sooner. One process with the points in
-another order shows what rounding alone does.
+processes communicate through 127.0.0.1. The contenders run one after the other, each in processes of its own. If
+they have to share cores, this shows that numbers agree, not a gain of time. One process with the points in another
+order shows the effect of rounding.
 """
 
 import argparse
@@ -97,8 +97,8 @@ def _run(name: str, file: Path, options: argparse.Namespace) -> dict[str, np.nda
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{listener.getsockname()[1]}"
-    told = {"TRUNKFIRST_PROCESSES": str(processes), "TRUNKFIRST_COORDINATOR": coordinator}
-    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ, **told}
+    ours = {"TRUNKFIRST_PROCESSES": str(processes), "TRUNKFIRST_COORDINATOR": coordinator}
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ, **ours}
     running = [
         subprocess.Popen(command, env={**environment, "TRUNKFIRST_PROCESS": str(place)})
         for place in range(processes)
@@ -110,7 +110,7 @@ def _run(name: str, file: Path, options: argparse.Namespace) -> dict[str, np.nda
 
 
 def _measure(options: argparse.Namespace) -> None:
-    """What a child does: the quantities, and the time of an iteration of Adam."""
+    """In a child: the quantities, and the time of an iteration of Adam."""
     join_processes()
     with use_devices(options.devices), jax.enable_x64(True):
         fields = make_fields(options.samples, options.points)

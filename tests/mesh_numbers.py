@@ -1,6 +1,6 @@
-"""What must not depend on devices and processes: `python mesh_numbers.py FILE [DEVICES]` writes it to a file.
+"""Quantities that must not depend on devices and processes: `python mesh_numbers.py FILE [DEVICES]` writes them.
 
-Run by tests in processes of their own, because devices are chosen before JAX is first used.
+Tests run it in processes of their own, because devices are chosen before JAX is first used.
 """
 
 import sys
@@ -53,7 +53,7 @@ STREAMED = TwoStep(
     coordinates=Coordinates(rescale=False),
 )
 SHARDS = 14
-# Of what `shard_numbers` gives, that which does not depend on the processes.
+# The numbers of `shard_numbers` that do not depend on the processes.
 FROM_SHARDS = (
     "sketched gram",
     "shards gram",
@@ -70,7 +70,7 @@ def flat(tree: Any) -> np.ndarray:
 
 
 def collectives(compiled: Any) -> str:
-    """The ways of communication in a compiled function."""
+    """The kinds of communication in a compiled function."""
     kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
     text = compiled.compiled.as_text()
     return ",".join(kind for kind in kinds if f"{kind}(" in text or f"{kind}-start(" in text)
@@ -85,7 +85,6 @@ def numbers() -> dict[str, Any]:
     value, gradient = compiled(problem, start)
     factor, wide = compress(fields.outputs).factor, compress(fields.outputs[:9]).factor
     Q, R = tall_qr(fields.outputs)
-    trained = minimise(problem, start, Adam(), iterations=100, key=jr.key(1))
     basis = QR()(np.vander(DATA.points[:, 0], 6))
     return {
         "gram": factor.T @ factor,
@@ -95,16 +94,35 @@ def numbers() -> dict[str, Any]:
         "basis": basis.values,
         "value": np.asarray(value),
         "gradient": flat(gradient),
-        "after 100 steps of Adam": flat(trained.state.parameters),
+        "after 100 steps of Adam": after_adam(fields),
         "collectives": collectives(compiled),
     }
+
+
+def after_adam(fields: Fields) -> np.ndarray:
+    """The parameters after 100 steps of Adam."""
+    problem = trunk_problems(fields, DOUBLE)(1e-3)
+    start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
+    return flat(minimise(problem, start, Adam(), iterations=100, key=jr.key(1)).state.parameters)
+
+
+def rounding_of_adam() -> float:
+    """How far rounding alone moves these parameters: their largest difference from those with reordered points.
+
+    Adam divides every entry of the gradient by its own size, so that it magnifies the rounding of small entries.
+    """
+    fields = as_fields(DATA)
+    expected, rng = after_adam(fields), np.random.default_rng(0)
+    orders = [rng.permutation(len(fields.points)) for _ in range(3)]
+    found = [after_adam(Fields(fields.points[order], fields.outputs[:, order])) for order in orders]
+    return float(max(np.abs(each - expected).max() for each in found) / np.abs(expected).max())
 
 
 value_and_gradient: Any = eqx.filter_jit(lambda problem, start: problem.value_and_grad(start, key=jr.key(0)))
 
 
 def sketched_gram() -> np.ndarray:
-    """Of rows that the processes share, through random sketches of theirs; 5 directions, of which 8 are kept."""
+    """The Gram matrix of rows that the processes share, by random sketches; rank 5, of which 8 rows are kept."""
     rows = DATA.outputs[:, :5] @ np.random.default_rng(0).normal(size=(5, 33))
     with mock.patch.multiple(low_rank, _MOST_COLUMNS=20, _MOST_NUMBERS=33 * 8, _FEWEST_ROWS=8):
         factor = RowFactor(33)

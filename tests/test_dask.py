@@ -1,4 +1,4 @@
-"""Data made by the workers of a real Dask cluster on this machine: the same bytes, and none lost with a worker."""
+"""Data made by a real Dask cluster on this machine: the same bytes, and none lost with a worker."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def small_shards() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two processes of one thread each; who dies is replaced."""
+    """Two processes of one thread each; a dead one is replaced."""
     from distributed import LocalCluster
 
     with LocalCluster(
@@ -75,7 +75,7 @@ def test_a_killed_worker_loses_no_samples(cluster: Any, local: dict[str, bytes],
     assert content(tmp_path) == local
 
 
-def test_what_is_there_already_is_not_made_again(cluster: Any, local: dict[str, bytes], tmp_path: Path):
+def test_finished_shards_are_not_made_again(cluster: Any, local: dict[str, bytes], tmp_path: Path):
     class StopError(Exception):
         pass
 
@@ -119,7 +119,7 @@ def test_a_run_finds_the_data_that_the_cluster_made(
     assert (code, "far enough" in err) == (SolveError.exit_code, True), err
 
 
-def test_our_errors_come_through_and_others_are_told(cluster: Any, monkeypatch: pytest.MonkeyPatch):
+def test_errors_of_ours_are_raised_and_others_lose_the_task(cluster: Any, monkeypatch: pytest.MonkeyPatch):
     address = cluster.scheduler_address
     with pytest.raises(ValueRangeError, match="points is 'nonsense'"):
         list(on_cluster(output_points, ["grid:2", "nonsense"], address=address))
@@ -132,7 +132,7 @@ def test_our_errors_come_through_and_others_are_told(cluster: Any, monkeypatch: 
         list(on_cluster(int, [0], address=address))
 
 
-def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(pools, "ANSWER_SECONDS", 0.5)
     with socket.socket() as taken:  # a port that is open and never answers
         taken.bind(("127.0.0.1", 0))

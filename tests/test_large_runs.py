@@ -1,4 +1,4 @@
-"""Runs on data larger than memory: broken off and resumed, by the commands, in bounded memory."""
+"""Runs on data larger than memory: interrupted and resumed, by the commands, in bounded memory."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shards_of(antiderivative(90), tmp_path_factory.mktemp("data") / "shards", 16).folder.path
 
 
-def test_a_run_is_broken_off_and_resumed(folder: Path, tmp_path: Path, work: Work, small: None):
+def test_an_interrupted_run_is_resumed(folder: Path, tmp_path: Path, work: Work, small: None):
     config = config_of(folder, trunk={"starts": 1}, loss={"weights": "relative"})
     outcome = run(config, tmp_path / "whole")
     assert outcome.metrics["samples"] == {"train": 76, "validation": 7, "test": 7}
@@ -51,7 +51,7 @@ def test_a_run_is_broken_off_and_resumed(folder: Path, tmp_path: Path, work: Wor
     assert_same(tmp_path / "whole", tmp_path / "a")
 
 
-def test_a_pass_that_was_broken_off_goes_on(folder: Path, tmp_path: Path, small: None, monkeypatch: Any):
+def test_an_interrupted_pass_is_resumed(folder: Path, tmp_path: Path, small: None, monkeypatch: Any):
     options = {
         "trunk": {"starts": 1, "iterations": 5},
         "branch": {"kind": "linear"},

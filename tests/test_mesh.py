@@ -1,4 +1,4 @@
-"""Rows spread over four virtual devices: the same numbers, and sums are all that the devices exchange."""
+"""Rows sharded over four virtual devices: the same numbers, and only sums are exchanged."""
 
 import os
 import subprocess
@@ -35,14 +35,16 @@ ENVIRONMENT = {
 }
 
 
-def assert_close(found: Any, expected: Any, names: Iterable[str]) -> None:
+def assert_close(found: Any, expected: Any, names: Iterable[str], margin: float = 1e-10) -> None:
     for name in names:
         difference = np.abs(found[name] - expected[name]).max() / np.abs(expected[name]).max()
-        assert difference < 1e-10, name
+        assert difference < margin, name
 
 
 def assert_same_numbers(found: Any, expected: Any) -> None:
-    assert_close(found, expected, (*CLOSE, "after 100 steps of Adam"))
+    assert_close(found, expected, CLOSE)
+    # Another division of the sums rounds like another order of the points, several times in 100 steps.
+    assert_close(found, expected, ["after 100 steps of Adam"], 20 * expected["rounding of Adam"])
     assert abs(found["error"] / expected["error"] - 1) < 0.2
     assert str(found["collectives"]) == "all-reduce"
 
@@ -51,7 +53,7 @@ def assert_same_numbers(found: Any, expected: Any) -> None:
 def alone() -> dict[str, Any]:
     """The numbers without a mesh."""
     with jax.enable_x64(True):
-        return mesh_numbers.everything()
+        return mesh_numbers.everything() | {"rounding of Adam": mesh_numbers.rounding_of_adam()}
 
 
 def test_four_devices_give_the_numbers_of_one(alone: dict[str, Any], tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Broken off anywhere and resumed: the same bits, and little work done again."""
+"""Interrupted anywhere and resumed: the same bits, and little work repeated."""
 
 import hashlib
 import os
@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from own_problems import Call, antiderivative
 from test_runs import Listening
 
-from trunkfirst.checkpoints import Journal
+from trunkfirst.checkpoints import Journal, Snapshot, checkpointed_step, keep_checkpoints
 from trunkfirst.data import write_data
 from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, UsageError
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
@@ -25,8 +26,8 @@ from trunkfirst.runs.config import RunConfig, make_config
 from trunkfirst.runs.resume import resume
 from trunkfirst.runs.run import run
 
-INTERVAL = 30  # iterations between checkpoints: counted, where the package looks at the clock
-MOST_AGAIN = INTERVAL + 10  # the parts that are looked at have up to 10
+INTERVAL = 30  # iterations between checkpoints; the package itself uses the clock
+MOST_AGAIN = INTERVAL + 10  # a compiled part has up to 10
 MODEL = "model/model.safetensors"
 TANH = {"activation": "tanh", "initialisation": "xavier"}
 SMALL: dict[str, Any] = {
@@ -42,15 +43,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class Crash(BaseException):
-    """As sudden as a power cut: nothing in the package knows it."""
+    """As sudden as a power cut: the package does not handle it."""
+
+
+def crash() -> None:
+    raise Crash
 
 
 class Work:
-    """Counts iterations of minimisers and of active neurons, and breaks off after so many of them."""
+    """Counts iterations of minimisers and of active neurons, and calls `blow` when a limit is reached."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.done, self.limit, self.written = 0, sys.maxsize, 0
-        self.blow: type[BaseException] = Crash
+        self.blow: Callable[[], object] = crash
         advance_chunk, iterate = loop.advance_chunk, ActiveNeurons._iterate
 
         def counted(minimiser: Any, objective: Any, progress: loop.Progress) -> loop.Progress:
@@ -81,7 +86,7 @@ class Work:
         self.done += iterations
         if self.done >= self.limit:
             self.limit = sys.maxsize
-            raise self.blow
+            self.blow()
 
 
 @pytest.fixture
@@ -96,8 +101,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def in_one_go(config: RunConfig, folder: Path) -> tuple[Path, int]:
-    """The folder of a run that was never broken off, and its iterations."""
+def undisturbed(config: RunConfig, folder: Path) -> tuple[Path, int]:
+    """The folder of an undisturbed run, and its iterations."""
     with pytest.MonkeyPatch.context() as patch:
         work = Work(patch)
         run(config, folder)
@@ -107,19 +112,19 @@ def in_one_go(config: RunConfig, folder: Path) -> tuple[Path, int]:
 @pytest.fixture(scope="module")
 def whole(file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A run in two steps, its encoder chosen."""
-    return in_one_go(config_of(file, **VARIANTS["two-step"]), tmp_path_factory.mktemp("whole") / "run")
+    return undisturbed(config_of(file, **VARIANTS["two-step"]), tmp_path_factory.mktemp("whole") / "run")
 
 
 @pytest.fixture(scope="module")
 def plain(file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A run in two steps with everything set."""
-    return in_one_go(config_of(file), tmp_path_factory.mktemp("plain") / "run")
+    return undisturbed(config_of(file), tmp_path_factory.mktemp("plain") / "run")
 
 
 @pytest.fixture(scope="module")
-def broken_once(file: Path, whole: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, broken off near its end."""
-    folder = tmp_path_factory.mktemp("broken") / "run"
+def interrupted_once(file: Path, whole: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, interrupted near its end."""
+    folder = tmp_path_factory.mktemp("interrupted") / "run"
     with pytest.MonkeyPatch.context() as patch:
         Work(patch).begin(int(0.9 * whole[1]))
         with pytest.raises(Crash):
@@ -160,11 +165,11 @@ def assert_same(one: Path, other: Path) -> None:
         pytest.param("everything chosen", (0.05, 0.3, 0.5, 0.7, 0.9, 0.98), marks=pytest.mark.slow),
     ],
 )
-def test_broken_off_anywhere_a_run_ends_with_the_same_bits(
+def test_a_run_interrupted_anywhere_ends_with_the_same_bits(
     variant: str, shares: tuple[float, ...], file: Path, whole: tuple[Path, int], tmp_path: Path, work: Work
 ):
     config = config_of(file, **VARIANTS[variant])
-    expected, iterations = whole if variant == "two-step" else in_one_go(config, tmp_path / "whole")
+    expected, iterations = whole if variant == "two-step" else undisturbed(config, tmp_path / "whole")
     for number, share in enumerate(shares):
         folder = tmp_path / str(number)
         work.begin(int(share * iterations))
@@ -176,7 +181,7 @@ def test_broken_off_anywhere_a_run_ends_with_the_same_bits(
         assert work.done <= iterations + MOST_AGAIN  # starting over does not pass
 
 
-def test_active_neurons_go_on_too(file: Path, tmp_path: Path, work: Work):
+def test_active_neurons_are_resumed(file: Path, tmp_path: Path, work: Work):
     branch = {"kind": "active-neurons", "encoder": "principal:2", "activation": "relu", "iterations": 30}
     config = config_of(file, branch=branch)
     run(config, tmp_path / "whole")
@@ -192,7 +197,7 @@ def test_active_neurons_go_on_too(file: Path, tmp_path: Path, work: Work):
         assert np.array_equal(values, curves[1][name])
 
 
-def test_broken_off_again_and_again(file: Path, whole: tuple[Path, int], tmp_path: Path, work: Work):
+def test_interrupted_again_and_again(file: Path, whole: tuple[Path, int], tmp_path: Path, work: Work):
     config = config_of(file, **VARIANTS["two-step"])
     crashes = 0
     for crashes in range(1000):
@@ -240,20 +245,20 @@ def test_adding_samples_is_resumed(keeps: bool, file: Path, tmp_path: Path, work
 
 
 @pytest.fixture
-def broken(broken_once: Path, tmp_path: Path) -> Path:
-    """A run that was broken off, to be damaged."""
-    return shutil.copytree(broken_once, tmp_path / "run")
+def interrupted(interrupted_once: Path, tmp_path: Path) -> Path:
+    """An interrupted run, to be damaged."""
+    return shutil.copytree(interrupted_once, tmp_path / "run")
 
 
 @pytest.mark.parametrize("pattern", ["*.under-way", "*.finished"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "other run"])
 def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(
-    pattern: str, damage: str, broken: Path, whole: tuple[Path, int], work: Work
+    pattern: str, damage: str, interrupted: Path, whole: tuple[Path, int], work: Work
 ):
-    path = max((broken / "checkpoints").glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+    path = max((interrupted / "checkpoints").glob(pattern), key=lambda path: path.stat().st_mtime_ns)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 16 * (damage == "flip")
-    identity = identity_of(broken)
+    identity = identity_of(interrupted)
     changed = {
         "flip": bytes(content),
         "cut": bytes(content[:-7]),
@@ -263,8 +268,8 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(
     path.write_bytes(changed)
     work.begin()
     with pytest.warns(RuntimeWarning, match=path.name):
-        resume(broken)
-    assert_same(whole[0], broken)
+        resume(interrupted)
+    assert_same(whole[0], interrupted)
     assert work.done < 0.1 * whole[1] + 2 * MOST_AGAIN
 
 
@@ -293,9 +298,52 @@ def test_other_data_are_refused(file: Path, tmp_path: Path, work: Work):
 # -- interrupts
 
 
-@pytest.mark.parametrize(("blow", "code"), [(KeyboardInterrupt, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_keeps_what_was_done(
-    blow: Any,
+def count_to_five(interrupt_at: int | None) -> tuple[int, int, bool]:
+    """Where counting began, where it ended, and whether it was interrupted."""
+    step, note = checkpointed_step("count"), {"count": 0}
+    if step.saved is not None:
+        note.update(step.saved.note)
+    first = note["count"]
+    with step.interruptible(lambda: Snapshot({}, note)):
+        while not step.is_done and note["count"] < 5:
+            note["count"] += 1
+            step.save(lambda: Snapshot({}, note))
+            if note["count"] == interrupt_at:
+                raise KeyboardInterrupt
+    if not step.is_interrupted:
+        step.finish(lambda: Snapshot({}, note))
+    return first, note["count"], step.is_interrupted
+
+
+def test_a_loop_with_the_callbacks_of_a_step(tmp_path: Path):
+    assert count_to_five(3) == (0, 3, True)
+    with pytest.raises(KeyboardInterrupt), keep_checkpoints(tmp_path):
+        count_to_five(3)
+    with keep_checkpoints(tmp_path, interval=0):
+        assert count_to_five(None) == (3, 5, False)
+    with keep_checkpoints(tmp_path):
+        assert count_to_five(None) == (5, 5, False)
+
+
+class TerminatesInDestructor:
+    """Python ignores the exception that the handler of a signal raises here."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("interrupt", "code"),
+    [
+        (lambda: signal.raise_signal(signal.SIGINT), 130),
+        (lambda: signal.raise_signal(signal.SIGTERM), 143),
+        (TerminatesInDestructor, 143),
+    ],
+    ids=["SIGINT", "SIGTERM", "ignored SIGTERM"],
+)
+def test_an_interrupt_writes_a_checkpoint(
+    interrupt: Callable[[], object],
     code: int,
     plain: tuple[Path, int],
     tmp_path: Path,
@@ -303,23 +351,11 @@ def test_an_interrupt_keeps_what_was_done(
     call: Call,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """It is the interrupt that writes the last checkpoint."""
     monkeypatch.setattr(Journal, "is_due", lambda _: False)
     folder, iterations = plain
     toml = (folder / "config.toml").as_posix()
     work.begin(iterations // 2)
-    if blow is KeyboardInterrupt:
-        work.blow = KeyboardInterrupt
-    else:
-        add = work.add
-
-        def terminate(iterations: int) -> None:
-            if work.done + iterations >= work.limit:
-                work.limit = sys.maxsize
-                os.kill(os.getpid(), signal.SIGTERM)
-            add(iterations)
-
-        monkeypatch.setattr(work, "add", terminate)
+    work.blow = interrupt
     got, _, err = call("fit", "--config", toml, "--out", tmp_path / "a", "--quiet")
     assert got == code
     assert f"continue with: trunkfirst resume {tmp_path / 'a'}" in err
@@ -332,7 +368,7 @@ def test_an_interrupt_keeps_what_was_done(
     assert call("resume", tmp_path / "a")[1].endswith("nothing was left to do\n")
 
 
-def test_other_versions_are_told(file: Path, tmp_path: Path, work: Work):
+def test_other_versions_are_reported(file: Path, tmp_path: Path, work: Work):
     work.begin(100)
     with pytest.raises(Crash):
         run(config_of(file), tmp_path / "a")
@@ -371,7 +407,7 @@ def test_a_folder_in_use_is_refused(file: Path, tmp_path: Path, work: Work):
         with pytest.raises(FolderInUseError, match=f"in use by process {other.pid} on "):
             resume(tmp_path / "a")
         other.kill()
-    resume(tmp_path / "a")  # its owner is dead: the lock is worth nothing
+    resume(tmp_path / "a")  # its owner is dead: the lock does not count
 
 
 def test_a_full_disk_leaves_the_state_before_it(
@@ -395,14 +431,22 @@ def test_a_full_disk_leaves_the_state_before_it(
     assert_same(plain[0], tmp_path / "a")
 
 
-# -- a real process, really killed
+# -- real processes that get SIGKILL and SIGTERM
 
 
-def test_killed_ten_times(tmp_path: Path):
-    """kill -9 in every stage, by the benchmark."""
+@pytest.mark.parametrize(
+    ("kills", "terms", "stages"),
+    [
+        (3, 2, ("trunk", "data", "evaluation and files", "selection", "branch")),
+        pytest.param(14, 14, (), marks=pytest.mark.slow),  # every stage
+    ],
+)
+def test_signals_at_random_moments(kills: int, terms: int, stages: tuple[str, ...], tmp_path: Path):
+    """By the benchmark, which checks the exit codes, too."""
     script = Path(__file__).parents[1] / "benchmarks" / "kill_and_resume.py"
-    command = [sys.executable, str(script), "--kills", "10", "--out", str(tmp_path)]
+    command = [sys.executable, str(script), "--kills", str(kills), "--terms", str(terms), "--out", str(tmp_path)]
+    command += ["--stages", *stages] if stages else []
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=900)
     found = read_json(tmp_path / "kill-and-resume.json")["table"]["rows"]
-    assert found[-1] == ["all", 10, 10]
-    assert len(found) > 5
+    assert found[-1] == ["all", kills + terms, kills + terms]
+    assert len(found) > 3

@@ -1,7 +1,8 @@
-"""Sweeps: the grid, its runs beside single ones, what fails, what was killed, and the page."""
+"""Sweeps: the grid, runs compared with single ones, failures, a killed sweep, and the report."""
 
 import csv
 import json
+import operator
 import os
 import shutil
 import signal
@@ -29,6 +30,7 @@ from trunkfirst.errors import (
     ValueRangeError,
 )
 from trunkfirst.files import read_json, read_toml, verify_manifest, write_json
+from trunkfirst.problems import output_points
 from trunkfirst.report import write_sweep
 from trunkfirst.runs.run import run
 from trunkfirst.runs.sweep_grid import make_grid
@@ -105,7 +107,7 @@ def test_a_dotted_key_may_be_quoted_and_the_branch_follows_the_trunk():
     assert not any(config.data.hold_validation for config in grid.configs.values())
 
 
-def test_names_that_no_file_system_could_tell_apart():
+def test_names_that_a_file_system_would_confuse():
     grid = make_grid({**PROBLEM, "sweep": {"branch.encoder": ["principal:1", "principal-1"]}})
     assert list(grid.configs) == ["encoder=principal-1", "encoder=principal-1-run2"]
 
@@ -135,7 +137,7 @@ def test_settings_for_own_data(text: str, tmp_path: Path):
         ({"seed": list(range(40)), "trunk.iterations": list(range(1, 41))}, SettingError, "1,600 runs"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_runs(sweep: Any, error: type[Exception], words: str):
+def test_mistakes_are_errors_before_anything_runs(sweep: Any, error: type[Exception], words: str):
     with pytest.raises(error) as found:
         make_grid(PROBLEM if sweep is None else {**PROBLEM, "sweep": sweep})
     assert words in str(found.value)
@@ -153,12 +155,40 @@ def test_a_process_that_ends_loses_its_own_task_alone():
         assert f"ended by {signals[number]}" in result.reason
 
 
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_process_that_dies_while_idle_is_replaced():
+    results = on_processes(operator.call, [os.getpid, os.getpid], workers=1)
+    _, first = next(results)
+    os.kill(first, signal.SIGKILL)
+    while is_alive(first):
+        time.sleep(0.01)
+    (second,) = (result for _, result in results)
+    assert isinstance(second, int)
+    assert second != first
+
+
+def test_errors_in_a_process():
+    assert dict(on_processes(int, ["5", "x"], workers=1)) == {
+        "5": 5,
+        "x": Lost("ValueError: invalid literal for int() with base 10: 'x'"),
+    }
+    with pytest.raises(ValueRangeError, match="points is 'nonsense'"):
+        list(on_processes(output_points, ["nonsense"], workers=1))
+
+
 # -- runs
 
 
 @pytest.fixture(scope="module")
 def swept(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished sweep, in the folder `out` beside its configuration."""
+    """A finished sweep, in the folder `out` next to its configuration."""
     folder = tmp_path_factory.mktemp("sweep")
     (folder / "mine.toml").write_text(text + WIDTHS)
     options = ["--out", str(folder / "out"), "--workers", "1", "--quiet"]
@@ -231,7 +261,7 @@ def test_a_damaged_run_is_not_kept(swept: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_it_goes_on(swept: Path, call: Call, tmp_path: Path):
+def test_a_killed_sweep_is_resumed(swept: Path, call: Call, tmp_path: Path):
     config = tmp_path / "mine.toml"
     config.write_text((swept.parent / "mine.toml").read_text().replace("[4, 40]", "[4]"))
     command = [sys.executable, "-c", "from trunkfirst.cli import main; main()", "sweep", str(config), "--quiet"]
@@ -262,14 +292,14 @@ def wait_for_checkpoint(folder: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_until_free(folder: Path) -> None:
-    """Until the worker of a sweep that was killed has ended, too."""
+    """Wait until the worker of a killed sweep has ended, too."""
     for _ in range(1000):
         try:
             with lock_folder(folder):
                 return
         except FolderInUseError:
             time.sleep(0.01)
-    pytest.fail(f"a worker of a sweep that was killed still works in {folder}")
+    pytest.fail(f"a worker of a killed sweep still works in {folder}")
 
 
 @pytest.mark.slow
@@ -311,7 +341,7 @@ def row(validation: float | None, status: Any = "finished", **settings: Any) -> 
             [row(0.2, width=1), row(None, "failed", width=2)],
             {"settings": {"width": 1}, "validation": 0.2, "runs": 1},
         ),
-        # Half of the seeds of width 2 is missing: what is left says nothing.
+        # Half of the seeds of width 2 are missing, so that it does not count.
         (
             [row(0.1, width=2, seed=0), row(0.1, "diverged", width=2, seed=1), row(0.2, width=1, seed=0)],
             {"settings": {"width": 1, "seed": 0}, "validation": 0.2, "runs": 1},

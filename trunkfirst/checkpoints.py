@@ -39,6 +39,7 @@ __all__ = [
     "journal_files",
     "keep_checkpoints",
     "lock_folder",
+    "raise_interrupt",
     "remember",
     "work_folder",
 ]
@@ -89,8 +90,11 @@ class StepHandle:
 
     def save(self, take: Callable[[], Snapshot], *, at_once: bool = False) -> None:
         """Write the state that `take` returns, if an interval has passed or `at_once`."""
-        if self.journal is not None and (at_once or self.journal.is_due()):
-            self.journal.write(self, take())
+        if self.journal is not None:
+            if self.journal.interrupt is not None and not at_once:
+                raise self.journal.interrupt  # it was ignored where it came in
+            if at_once or self.journal.is_due():
+                self.journal.write(self, take())
 
     keep = save  # the old name, until every caller is changed
 
@@ -159,6 +163,17 @@ def is_keeping_checkpoints() -> bool:
     return _current.get() is not None
 
 
+def raise_interrupt(error: KeyboardInterrupt) -> None:
+    """Raise `error` in a signal handler.
+
+    Python ignores exceptions inside destructors and callbacks of weak references; then the next `save` raises it.
+    """
+    journal = _current.get()
+    if journal is not None:
+        journal.interrupt = error
+    raise error
+
+
 @contextlib.contextmanager
 def work_folder() -> Generator[Path]:
     """A folder for large intermediate files: that of the checkpoints, or else a temporary one."""
@@ -195,6 +210,7 @@ class Journal:
         self._interrupted = under_way[max(under_way)][0] if under_way else None
         self._order = max((*finished, *under_way), default=0)
         self._pending: list[CheckpointRecord] = []
+        self.interrupt: KeyboardInterrupt | None = None
         self._next = 0
         self._written = time.monotonic()
 

@@ -8,7 +8,7 @@ import typer
 from typer.exceptions import TyperException
 
 from .._version import __version__
-from ..errors import TrunkfirstError, UsageError
+from ..errors import Terminated, TrunkfirstError, UsageError
 from .data_commands import data_app
 from .parallel import LAUNCH_SETTINGS, launch, sweep
 from .theory_commands import diagnose, sensors, study
@@ -68,9 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except typer.Abort:
         return 130
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         _print_error("interrupted")
-        return 130
+        return 143 if isinstance(error, Terminated) else 130
     return code if isinstance(code, int) else 0
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import FailedRunsError, UsageError
-from ._console import TerminalReporter, number, print_json, print_table, say
+from ..progress import TerminalReporter
+from ._console import number, print_json, print_table, say
 from ._options import Json, Quiet, Scheduler
 
 if TYPE_CHECKING:
@@ -72,7 +73,6 @@ def sweep(
     Example: trunkfirst sweep my.toml --out runs/widths
     """
     from ..files import read_toml
-    from ..progress import TerminalReporter
     from ..runs import make_grid, sweep as run_all
     from ._settings import default_folder
 

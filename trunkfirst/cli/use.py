@@ -184,8 +184,7 @@ def serve(
 
     Example: trunkfirst serve runs/mine
     """
-    from ..serve import Limits
-    from ..serve import serve as run_server
+    from ..serve import Limits, serve as run_server
 
     def on_start(url: str) -> None:
         if json:

@@ -58,9 +58,14 @@ class Launch:
         if self.nodes > 1 and self.coordinator is None:
             raise UsageError("several nodes need --coordinator HOST:PORT, the address of the first of them")
 
+    @property
+    def first(self) -> int:
+        """The number of the first process of this host."""
+        return self.node * self.processes
+
     def environment(self, local: int, coordinator: str, scratch: Path) -> dict[str, str]:
         """The environment of process `local` of this host."""
-        process = self.node * self.processes + local
+        process = self.first + local
         ours = {
             "TRUNKFIRST_PROCESSES": str(self.processes * self.nodes),
             "TRUNKFIRST_PROCESS": str(process),
@@ -86,20 +91,25 @@ def launch(plan: Launch, *, say: Callable[[str], None]) -> int:
     Raises:
         LostProcessError: A process was lost and `plan.restarts` are used up.
     """
-    arguments = plan.arguments
+    arguments, lost = plan.arguments, ""
     with tempfile.TemporaryDirectory(prefix="trunkfirst-launch-") as folder, _signals_received() as signals:
         scratch = Path(folder)
         for attempt in range(1, plan.restarts + 2):
-            with _started(plan, arguments, scratch) as group:
-                end = group.wait(signals)
+            with _started(plan, arguments, scratch) as processes:
+                local, code = _wait(processes, signals)
+                if signals and plan.node == 0:
+                    _end_leader(processes[0], signals)
             if signals:
                 if _note_in(scratch).is_file():
                     command = f"trunkfirst launch --processes {plan.processes} resume {_read_note(scratch)}"
                     say(f"continue with: {command}")
                 return 130 if signals[0] == signal.SIGINT else 143
-            if not end.is_lost:
-                return end.code
-            lost = f"process {end.process} of {plan.processes * plan.nodes} {end.reason}"
+            if code > 0 and _log_in(scratch, local).is_file():
+                sys.stderr.write(_log_in(scratch, local).read_text(errors="replace")[-4000:])
+            if code >= 0 and code != LostProcessError.exit_code:
+                return code
+            reason = f"was ended by signal {-code}" if code < 0 else "gave up"
+            lost = f"process {plan.first + local} of {plan.processes * plan.nodes} {reason}"
             if attempt <= plan.restarts:
                 arguments = _resuming(arguments, scratch)
                 count = f"restart {attempt} of at most {plan.restarts}"
@@ -114,57 +124,21 @@ def note_folder(folder: str) -> None:
         write_text(Path(path), folder)
 
 
-@dc.dataclass(frozen=True)
-class _End:
-    """How the processes ended: exit code 0, or that of the process that failed first."""
+def _wait(processes: list[subprocess.Popen[bytes]], signals: list[int]) -> tuple[int, int]:
+    """Wait until all have succeeded, one has failed, or a signal is received; the failed one and its exit code.
 
-    code: int
-    process: int = 0
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether another attempt may succeed."""
-        return self.code < 0 or self.code == LostProcessError.exit_code
-
-    @property
-    def reason(self) -> str:
-        return f"was ended by signal {-self.code}" if self.code < 0 else "gave up"
-
-
-class _Group:
-    """The processes of this host."""
-
-    def __init__(self, first: int, logs: list[Path]) -> None:
-        self._first, self._logs = first, logs
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def wait(self, signals: list[int]) -> _End:
-        """Wait until all have succeeded, one has failed, or a signal has been received and passed on."""
-        while not signals:
-            codes = [process.poll() for process in self.processes]
-            failed = [(code, local) for local, code in enumerate(codes) if code]
-            if failed:
-                return self._blame(failed)
-            if all(code == 0 for code in codes):
-                return _End(0)
-            time.sleep(_POLL_SECONDS)
-        if self._first == 0:
-            self._end_leader(signals)
-        return _End(0)
-
-    def _end_leader(self, signals: list[int]) -> None:
-        """Pass the signal on and wait for the checkpoint; a second signal ends the wait."""
-        leader, deadline = self.processes[0], time.monotonic() + _GRACE_SECONDS
-        leader.send_signal(signals[0])
-        while leader.poll() is None and len(signals) == 1 and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
-
-    def _blame(self, failed: list[tuple[int, int]]) -> _End:
-        """An error of ours comes first: the other processes failed because of it."""
-        code, local = min(failed, key=lambda each: (not _is_ours(each[0]), each[0]))
-        if code > 0 and self._logs[local].is_file():
-            sys.stderr.write(self._logs[local].read_text(errors="replace")[-4000:])
-        return _End(code, self._first + local)
+    An error of ours comes before the failures of other processes that it caused.
+    """
+    while not signals:
+        codes = [process.poll() for process in processes]
+        failed = [(not _is_ours(code), code, local) for local, code in enumerate(codes) if code]
+        if failed:
+            _, code, local = min(failed)
+            return local, code
+        if all(code == 0 for code in codes):
+            break
+        time.sleep(_POLL_SECONDS)
+    return 0, 0
 
 
 def _is_ours(code: int) -> bool:
@@ -172,30 +146,36 @@ def _is_ours(code: int) -> bool:
     return 1 < code < 128 and code != LostProcessError.exit_code
 
 
+def _end_leader(leader: subprocess.Popen[bytes], signals: list[int]) -> None:
+    """Pass the signal on and wait for the checkpoint; a second signal ends the wait."""
+    leader.send_signal(signals[0])
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while leader.poll() is None and len(signals) == 1 and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+
+
 @contextlib.contextmanager
-def _started(plan: Launch, arguments: tuple[str, ...], scratch: Path) -> Generator[_Group]:
-    """Start the processes; at the end of the block none is left."""
+def _started(plan: Launch, arguments: tuple[str, ...], scratch: Path) -> Generator[list[subprocess.Popen[bytes]]]:
+    """Start the processes; at the end of the block none is left. All but the leader print to log files."""
     coordinator = plan.coordinator or f"127.0.0.1:{_free_port()}"
-    logs = [scratch / f"process-{local}.log" for local in range(plan.processes)]
-    group = _Group(plan.node * plan.processes, logs)
+    processes: list[subprocess.Popen[bytes]] = []
     try:
-        for local, log in enumerate(logs):
-            environment = plan.environment(local, coordinator, scratch)
-            is_leader = environment["TRUNKFIRST_PROCESS"] == "0"
-            with contextlib.nullcontext() if is_leader else log.open("wb") as file:
-                group.processes.append(
+        for local in range(plan.processes):
+            is_leader = plan.first + local == 0
+            with contextlib.nullcontext() if is_leader else _log_in(scratch, local).open("wb") as file:
+                processes.append(
                     subprocess.Popen(  # noqa: S603 - our own command line
                         [sys.executable, "-P", "-c", plan.program, *arguments],
-                        env=environment,
+                        env=plan.environment(local, coordinator, scratch),
                         stdin=subprocess.DEVNULL,
                         stdout=file,
                         stderr=file,
                         start_new_session=True,  # Ctrl-C reaches the launcher alone, which passes it on
                     )
                 )
-        yield group
+        yield processes
     finally:
-        for process in group.processes:
+        for process in processes:
             process.kill()
             process.wait()
 
@@ -211,6 +191,10 @@ def _signals_received() -> Generator[list[int]]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+
+
+def _log_in(scratch: Path, local: int) -> Path:
+    return scratch / f"process-{local}.log"
 
 
 def _note_in(scratch: Path) -> Path:

@@ -111,10 +111,11 @@ class _Worker:
         # A forked copy of a process with the threads of JAX and BLAS may hang; spawn starts afresh.
         context = multiprocessing.get_context("spawn")
         self.executor = ProcessPoolExecutor(1, mp_context=context, initializer=_begin_worker)
-        before = multiprocessing.active_children()
         with without_main_module():
             self.executor.submit(os.getpid)  # starts the process
-        (self.process,) = (child for child in multiprocessing.active_children() if child not in before)
+        # No public name gives the exit code of the process, nor before Python 3.14 a way to terminate it.
+        processes: Any = getattr(self.executor, "_processes")  # noqa: B009
+        (self.process,) = processes.values()
 
     def explain_end(self) -> str:
         self.executor.shutdown()
@@ -134,8 +135,12 @@ class _Crew:
         self._busy: dict[Future[Any], _Worker] = {}
 
     def submit(self, function: Callable[[Any], Any], task: Any) -> Future[Any]:
-        worker = self._idle.pop() if self._idle else _Worker()
-        future = worker.executor.submit(function, task)
+        try:
+            worker = self._idle.pop()
+            future = worker.executor.submit(function, task)
+        except (IndexError, BrokenProcessPool):  # none is idle, or it died while it was
+            worker = _Worker()
+            future = worker.executor.submit(function, task)
         self._busy[future] = worker
         return future
 

@@ -24,6 +24,7 @@ from ..errors import LostProcessError, UsageError
 
 HEARTBEAT_SECONDS = 15
 PATIENCE_SECONDS = 600.0
+INTERRUPTED = (130, 143)  # Ctrl-C and SIGTERM, as in shells
 # Bytes of one broadcast; JAX makes several copies of them.
 _BROADCAST_BYTES = 2**26
 Value = TypeVar("Value")
@@ -39,30 +40,25 @@ def find_processes(environment: Mapping[str, str]) -> dict[str, Any] | None:
     them JAX itself reads the variables of a Slurm step or of Open MPI; with `TRUNKFIRST_PROCESSES=auto` those of
     every cluster that it knows, such as Kubernetes.
     """
-    processes = environment.get("TRUNKFIRST_PROCESSES")
-    if processes is None:
+    count, process, coordinator, local = (
+        environment.get(f"TRUNKFIRST_{name}", "") for name in ("PROCESSES", "PROCESS", "COORDINATOR", "LOCAL")
+    )
+    if not count:
         return _find_cluster(environment)
-    if processes in ("1", "auto"):
-        return {} if processes == "auto" else None
-    try:
-        found: dict[str, Any] = {
-            "coordinator_address": environment["TRUNKFIRST_COORDINATOR"],
-            "num_processes": int(processes),
-            "process_id": int(environment["TRUNKFIRST_PROCESS"]),
-            "cluster_detection_method": "deactivate",
-        }
-        if "TRUNKFIRST_LOCAL" in environment:
-            found["local_device_ids"] = int(environment["TRUNKFIRST_LOCAL"])
-    except (KeyError, ValueError) as error:
+    if count in ("1", "auto"):
+        return {} if count == "auto" else None
+    is_possible = count.isdecimal() and process.isdecimal() and int(process) < int(count)
+    if not is_possible or ":" not in coordinator:
         raise UsageError(
-            f"TRUNKFIRST_PROCESSES, TRUNKFIRST_PROCESS and TRUNKFIRST_COORDINATOR do not fit together: {error}"
-        ) from error
-    if not 0 <= found["process_id"] < found["num_processes"] or ":" not in found["coordinator_address"]:
-        raise UsageError(
-            f"TRUNKFIRST_PROCESS is {found['process_id']} of {processes} and TRUNKFIRST_COORDINATOR is "
-            f"{found['coordinator_address']!r}; expected a number below that of the processes, and HOST:PORT"
+            f"TRUNKFIRST_PROCESSES is {count!r}, TRUNKFIRST_PROCESS is {process!r} and TRUNKFIRST_COORDINATOR is "
+            f"{coordinator!r}; expected a number, one below it, and HOST:PORT"
         )
-    return found
+    return {
+        "coordinator_address": coordinator,
+        "num_processes": int(count),
+        "process_id": int(process),
+        "cluster_detection_method": "deactivate",
+    } | ({"local_device_ids": int(local)} if local else {})
 
 
 def _find_cluster(environment: Mapping[str, str]) -> dict[str, Any] | None:
@@ -110,20 +106,19 @@ def _quiet_output() -> Generator[None]:
 
 
 def leave_processes(code: int) -> int:
-    """Disconnect and return the exit code; one other than 0 ends this process without waiting for the others."""
-    if not jax.distributed.is_initialized():
-        return code
-    if code != 0:
-        exit_at_once(code)
-    jax.distributed.shutdown()
+    """Disconnect and return the exit code.
+
+    After an interrupt, or an error in one of several processes, this process ends at once instead. The shutdown of
+    the interpreter can crash while XLA computes in other threads, and it would wait for the other processes.
+    """
+    is_joined = jax.distributed.is_initialized()
+    if code in INTERRUPTED or (is_joined and code != 0):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    if is_joined:
+        jax.distributed.shutdown()
     return code
-
-
-def exit_at_once(code: int) -> None:
-    """End this process without running the interpreter's shutdown."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def unexpected_error_code(error: Exception) -> int:
@@ -167,18 +162,14 @@ def broadcast(array: np.ndarray, source: int = 0) -> np.ndarray:
         return np.asarray(multihost_utils.broadcast_one_to_all(array, is_source=jax.process_index() == source))
 
 
-def broadcast_bytes(content: bytes) -> bytes:
-    """The bytes of the leader."""
+def broadcast_value(value: Value) -> Value:
+    """The leader's value: a number, a text, None, or lists and dictionaries of them."""
     if not is_distributed():
-        return content
+        return value
+    content = json.dumps(value).encode()
     length = int(broadcast(np.asarray(len(content), np.int64)))
     own = np.frombuffer(content, np.uint8) if is_leader() else np.zeros(length, np.uint8)
-    return broadcast(own).tobytes()
-
-
-def broadcast_value(value: Value) -> Value:
-    """The leader's value: a number, a text, None, or lists of them."""
-    return json.loads(broadcast_bytes(json.dumps(value).encode())) if is_distributed() else value
+    return json.loads(broadcast(own).tobytes())
 
 
 def check_in_step(is_quick: bool, value: float) -> bool:

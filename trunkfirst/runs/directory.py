@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import hashlib
-import json
 import math
 import shutil
 import signal
@@ -15,10 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoints import is_keeping_checkpoints, journal_files, keep_checkpoints, lock_folder, remember
+from ..checkpoints import (
+    is_keeping_checkpoints,
+    journal_files,
+    keep_checkpoints,
+    lock_folder,
+    raise_interrupt,
+    remember,
+)
 from ..data import AnyData, ShardedData
 from ..distributed.launch import note_folder
-from ..distributed.processes import broadcast_bytes, is_distributed, is_leader
+from ..distributed.processes import broadcast_value, is_distributed, is_leader
 from ..errors import DataError, OutputNotWritableError, Terminated, TrunkfirstError, UsageError
 from ..files import CHECKPOINTS, MANIFEST, prepare_directory, read_json, remove_leftovers, to_json, write_text
 
@@ -74,7 +80,7 @@ def run_directory(
 @contextlib.contextmanager
 def _follower_directory() -> Generator[Path]:
     """A temporary directory with the checkpoints of the leader; what is written to it is thrown away."""
-    leader = json.loads(broadcast_bytes(b""))
+    leader: Any = broadcast_value(None)
     note_folder(leader["folder"])
     with tempfile.TemporaryDirectory(prefix="trunkfirst-") as own:
         checkpoints = Path(own) / CHECKPOINTS
@@ -92,7 +98,7 @@ def _announce(folder: Path, request: str) -> None:
     if is_distributed():
         paths = journal_files(folder / CHECKPOINTS)
         files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in paths}
-        broadcast_bytes(json.dumps({"folder": name, "identity": _identity(request), "files": files}).encode())
+        broadcast_value({"folder": name, "identity": _identity(request), "files": files})
 
 
 def _identity(request: str) -> str:
@@ -146,7 +152,7 @@ def _sigterm_raises() -> Generator[None]:
     """SIGTERM raises `Terminated`, as Ctrl-C raises KeyboardInterrupt; only the main thread can have handlers."""
 
     def stop(*_: object) -> None:
-        raise Terminated
+        raise_interrupt(Terminated())
 
     if threading.current_thread() is not threading.main_thread():
         yield
