@@ -63,10 +63,10 @@ def numbers_of(name: str, iterations: int) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def automatic(folder: Path) -> cases.Numbers:
-    """What the command `fit` chooses and finds where nothing is said."""
+    """What the command `fit` chooses and finds, with given numbers of iterations, so that no clock decides."""
     data = cases.write_stored_data(folder / "stored.npz")
     run = folder / "run"
-    options = ["--data", data, "--out", run, "--minutes", "0.1", "--quiet"]
+    options = ["--data", data, "--out", run, "--quiet", *cases.FEW_ITERATIONS]
     subprocess.run([sys.executable, "-m", "trunkfirst", "fit", *map(str, options)], check=True)
     metrics = json.loads((run / "metrics.json").read_text())
     return {

@@ -381,6 +381,13 @@ def model_numbers(name: str, folder: Path, noise: float = 0.0, seed: int = 0) ->
     return {**errors, **operator_numbers(operator, data, of)}
 
 
+# Options of the command `fit` that leave nothing to the clock.
+FEW_ITERATIONS = [
+    f"--set={setting}"
+    for setting in ("trunk.iterations=60", "trunk.starts=2", "branch.iterations=20", "branch.trial_iterations=10")
+]
+
+
 def write_stored_data(path: Path) -> Path:
     """All samples in a file, for the command `fit`."""
     trunkfirst.write_data(data_of("aligned", arrays(), path.parent, slice(0, 34)), path)
