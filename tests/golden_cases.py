@@ -279,8 +279,8 @@ CLOSED_FORMS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 }
 
 
-# What perturbed data do not show: a kernel matrix has condition 1 / ridge, and the stored kernel has coefficients of
-# about 1e4 that cancel.
+# What perturbed data do not show: a kernel matrix has condition 1 / ridge, and the stored kernel has
+# coefficients of about 1e4 that cancel.
 INNER_CONDITION = {"automatic kernel": 1e6, "kernel": 1e4}
 
 
