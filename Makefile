@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One BLAS thread a test worker: two workers share two cores.
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo docs test test-all lint format lock clean
+.PHONY: demo docs test test-all test-kernels test-lanes lint format lock clean
 
 demo: .venv/ready
 	rm -rf runs/demo
@@ -21,6 +21,15 @@ test: lint
 
 test-all: lint
 	$(TEST)
+	$(MAKE) test-kernels
+
+# The numerical tests with the instructions of other processors.
+test-kernels: .venv/ready
+	$(BIN)/python tests/run_kernels.py -n 2 --dist worksteal
+
+# The tests with Python 3.12, and with the oldest dependencies allowed.
+test-lanes: .venv/ready
+	$(BIN)/python tests/run_lanes.py
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -43,4 +52,4 @@ lock:
 	  --no-header --group dev --group build pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv dist build docs/_build .pytest_cache .ruff_cache
+	rm -rf .venv .lanes dist build docs/_build .pytest_cache .ruff_cache

@@ -158,7 +158,8 @@ def test_the_basis_is_orthonormal_over_the_pooled_points():
     Phi, A, fields = known_basis(smooth()[0])
     basis = scattered_basis(Phi, A, fields)
     Q = Phi @ basis.transform
-    assert np.allclose(Q.T @ Q / len(Q), np.eye(Q.shape[1]), rtol=0, atol=1e-8)
+    margin = 10 * basis.condition * np.finfo(float).eps  # Phi T has the roundings of Phi times its condition
+    assert np.allclose(Q.T @ Q / len(Q), np.eye(Q.shape[1]), rtol=0, atol=margin)
     assert np.sqrt(np.mean(residuals(Q, basis.coefficients, fields) ** 2)) < 1e-4
 
 
@@ -206,7 +207,7 @@ def test_a_scattered_fit_is_about_as_good_as_an_aligned_one():
     )
     new = np.linspace(-1, 1, 50)[:, None]
     errors = [np.abs(each.predict(a, new) - truth(new.T)).max() for each in (operator, other)]
-    assert errors[0] < 3 * errors[1] + 1e-4
+    assert errors[0] < 3 * errors[1] + 1e-4 * np.abs(truth(new.T)).max()
     # The evaluation looks at the points of each sample and at no others.
     found = evaluate(operator, scattered)
     for sample in (0, 7):

@@ -1,0 +1,24 @@
+"""What the README promises of the paper's problems, with the default settings."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+# Largest mean relative L2 error on test samples; a third or more above what one machine found.
+ERRORS = {"nonlinear-conductivity": 3e-4, "discontinuous-conductivity": 1.2e-5, "multiple-inputs": 1.5e-5}
+TRUNK_LOSSES = {"nonlinear-conductivity": 3e-8}
+
+
+@pytest.mark.parametrize("problem", ERRORS)
+def test_default_run(problem: str, tmp_path: Path):
+    """In a process of its own, because here most optimisations of the compiler are switched off."""
+    command = [sys.executable, "-m", "trunkfirst", "run", problem, "--out", str(tmp_path / "run"), "--quiet"]
+    subprocess.run(command, check=True)
+    metrics: dict[str, Any] = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["test"]["mean_relative_l2"] <= ERRORS[problem]
+    assert metrics["trunk"]["loss"] <= TRUNK_LOSSES.get(problem, float("inf"))
