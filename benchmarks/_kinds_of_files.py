@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.io
 
-from trunkfirst.encoders import fit_standardise
 from trunkfirst.data import OperatorData, ShardFolder, read_data, write_data
+from trunkfirst.encoders import fit_standardise
 from trunkfirst.errors import TrunkfirstError
 from trunkfirst.files import read_json, verify_manifest, write_hdf5, write_manifest, write_text
 from trunkfirst.networks import Operator, Perceptron, Trunk, load, save

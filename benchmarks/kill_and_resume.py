@@ -27,7 +27,7 @@ import jax
 from _common import Table, options_for, publish
 from trunkfirst.training import _projected_trunk
 
-from trunkfirst.cli._app import main as command
+from trunkfirst.cli.commands import main as command
 from trunkfirst.files import sha256_of, verify_manifest
 from trunkfirst.fitting import train
 from trunkfirst.network_trunk import NetworkTrunk

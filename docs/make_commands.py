@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from trunkfirst import errors
-from trunkfirst.cli._app import app
+from trunkfirst.cli.commands import app
 
 HEAD = """# Commands
 

@@ -16,7 +16,7 @@ import pytest
 from asking import JSON
 from own_problems import OPTIONS, Call, antiderivative
 
-from trunkfirst.cli._app import main
+from trunkfirst.cli.commands import main
 from trunkfirst.data import write_data
 from trunkfirst.fitting import train
 

@@ -17,10 +17,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-
-import trunkfirst
-from trunkfirst.networks import LayerFeatures, Perceptron, Trunk
-from trunkfirst.regressors import RegressionLoss
 from trunkfirst.regressors._projected import HiddenFeatures
 from trunkfirst.training import (
     BilinearProblem,
@@ -35,6 +31,10 @@ from trunkfirst.training import (
 )
 from trunkfirst.training._bilinear import hidden_layers
 from trunkfirst.training._projected_trunk import Searched
+
+import trunkfirst
+from trunkfirst.networks import LayerFeatures, Perceptron, Trunk
+from trunkfirst.regressors import RegressionLoss
 
 FOLDER = Path(__file__).parent / "golden"
 TRAIN, NEW = slice(0, 28), slice(28, 34)

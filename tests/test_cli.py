@@ -17,8 +17,8 @@ from helpers import read_file
 
 import trunkfirst
 from trunkfirst import runs
-from trunkfirst.cli import _console
-from trunkfirst.cli._app import app, main
+from trunkfirst.cli import console
+from trunkfirst.cli.commands import app, main
 from trunkfirst.data import OperatorData
 from trunkfirst.files import read_json, verify_manifest
 from trunkfirst.fitting import train
@@ -140,7 +140,7 @@ def test_an_interrupted_run_ends_with_130(call: Call, monkeypatch: pytest.Monkey
     def stop(self: Any, step: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_console.TerminalReporter, "on_step", stop)
+    monkeypatch.setattr(console.TerminalReporter, "on_step", stop)
     code, _, err = call("run", NAME, *SMALL, "--out", "a", "--quiet")
     assert code == 130
     assert err == "trunkfirst: interrupted; finished work is kept; continue with: trunkfirst resume a\n"
@@ -340,8 +340,8 @@ def test_help_has_an_example(call: Call, command: str):
 
 def test_progress_is_printed_while_nothing_is_reported(capsys: pytest.CaptureFixture[str], monkeypatch):
     """Off a terminal, e.g. during a long compilation."""
-    monkeypatch.setattr(_console, "_SECONDS_BETWEEN_LINES", 0.0)
-    with _console.TerminalReporter() as reporter:
+    monkeypatch.setattr(console, "_SECONDS_BETWEEN_LINES", 0.0)
+    with console.TerminalReporter() as reporter:
         reporter.on_samples(1, 3)
         deadline = time.monotonic() + 60
         err = ""
@@ -381,7 +381,7 @@ def test_help_and_data_load_no_jax(cache: Path, tmp_path: Path):
     """Help loads nothing heavy; making data loads no JAX."""
     script = """
 import sys
-from trunkfirst.cli._app import main
+from trunkfirst.cli.commands import main
 for command in ([], ["run"], ["compare"], ["report"], ["doctor"], ["data", "make"]):
     assert main([*command, "--help"]) == 0
 heavy = {"jax", "numpy", "scipy", "matplotlib", "rich", "skfem"} & set(sys.modules)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from helpers import waves
 
-from trunkfirst.cli._settings import resolve
+from trunkfirst.cli.resolve import resolve
 from trunkfirst.encoders import BasisInputs, RawInputs, StandardisedInputs
 from trunkfirst.errors import (
     DataError,

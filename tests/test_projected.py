@@ -281,6 +281,8 @@ def test_a_branch_searched_on_some_samples_is_as_good_on_all():
     targets, weights = np.hstack([np.sin(2 * x), np.maximum(x - 2, 0) ** 2]), rng.uniform(0.5, 1.5, 3000)
     with jax.enable_x64(True):
         arrays = [jnp.asarray(array) for array in (x, targets, weights)]
-        network = NetworkBranch((8,), "tanh", "xavier", skip=False, iterations=40, max_samples=150, ridge=1e-4, decay=0)
+        network = NetworkBranch(
+            (8,), "tanh", "xavier", skip=False, iterations=40, max_samples=150, ridge=1e-4, decay=0
+        )
         losses = [network.fit(*arrays, key=jr.key(seed)).loss for seed in (2, 3, 4)]
     assert np.median(losses) < 2e-6  # of one seed alone a search says little

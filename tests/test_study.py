@@ -10,7 +10,7 @@ import pytest
 from own_problems import Call
 from scipy.special import eval_sh_legendre
 
-from trunkfirst.cli._app import main
+from trunkfirst.cli.commands import main
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.theory import (
     Constants,

@@ -96,8 +96,6 @@ class StepHandle:
             if at_once or self.journal.is_due():
                 self.journal.write(self, take())
 
-    keep = save  # the old name, until every caller is changed
-
     def finish(self, take: Callable[[], Snapshot]) -> None:
         """Record the end of the step, unless it is known."""
         if self.journal is not None and not self.is_done:

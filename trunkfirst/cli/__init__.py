@@ -7,7 +7,7 @@ import sys
 def main() -> None:
     """Entry point of the console script."""
     _limit_threads()
-    from ._app import main as run
+    from .commands import main as run
 
     try:
         code = run()

@@ -10,8 +10,8 @@ import typer
 
 from ..errors import OutputExistsError, UsageError
 from ..progress import TerminalReporter
-from ._console import print_json, print_table, say
-from ._options import Json, Keys, Quiet, Samples, Scheduler
+from .console import print_json, print_table, say
+from .options import Json, Keys, Quiet, Samples, Scheduler
 
 if TYPE_CHECKING:
     from ..data import AnyData, OperatorData, ShardedData

@@ -7,8 +7,8 @@ import typer
 
 from ..errors import FailedRunsError, UsageError
 from ..progress import TerminalReporter
-from ._console import number, print_json, print_table, say
-from ._options import Json, Quiet, Scheduler
+from .console import number, print_json, print_table, say
+from .options import Json, Quiet, Scheduler
 
 if TYPE_CHECKING:
     from ..runs import Sweep
@@ -74,7 +74,7 @@ def sweep(
     """
     from ..files import read_toml
     from ..runs import make_grid, sweep as run_all
-    from ._settings import default_folder
+    from .resolve import default_folder
 
     if not config.is_file():
         raise UsageError(f"there is no configuration file {config}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ._options import Json, Out, Quiet, Samples
+from .options import Json, Out, Quiet, Samples
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ def diagnose(
     from ..progress import TerminalReporter
     from ..report import write_report
     from ..runs import diagnose_run
-    from ._console import print_json, say
+    from .console import print_json, say
 
     verify_run(folder)
     with TerminalReporter(quiet=quiet or json) as reporter:
@@ -71,7 +71,7 @@ def diagnose(
 
 
 def _print_diagnosis(found: "Diagnosed", quiet: bool) -> None:
-    from ._console import number, print_table, say
+    from .console import number, print_table, say
 
     case, summary = found.case, found.numbers["budget"]
 
@@ -127,7 +127,7 @@ def sensors(
     from ..files import verify_run, write_npz
     from ..report import SensorPicture, write_sensor_picture
     from ..runs import place_sensors
-    from ._console import print_json, say
+    from .console import print_json, say
 
     if out.suffix not in _SUFFIXES:
         raise UsageError(f"--out {out}: expected a name ending in {' or '.join(_SUFFIXES)}")
@@ -161,7 +161,7 @@ def _write_csv(path: Path, arrays: "dict[str, np.ndarray]") -> None:
 
 
 def _print_placement(found: "Placement", quiet: bool) -> None:
-    from ._console import print_table, say
+    from .console import print_table, say
 
     if found.ladders:
         uniform, drawn = found.ladders["uniform"], found.ladders["christoffel"]
@@ -223,8 +223,8 @@ def study(
     from ..progress import TerminalReporter
     from ..report import write_study
     from ..runs import KNOWN_RATES, environment, study as run_study
-    from ._console import print_json, say
-    from ._settings import default_folder
+    from .console import print_json, say
+    from .resolve import default_folder
 
     known = (KNOWN_RATES, *problem_names())
     if target not in known:
@@ -248,7 +248,7 @@ def study(
 
 
 def _print_study(found: "Study", quiet: bool) -> None:
-    from ._console import number, print_table, say
+    from .console import number, print_table, say
 
     rows: list[list[str]] = []
     for ladder in found.ladders:

@@ -7,8 +7,8 @@ import typer
 
 from ..errors import UsageError
 from ..progress import TerminalReporter
-from ._console import number, print_json, print_table, say
-from ._options import (
+from .console import number, print_json, print_table, say
+from .options import (
     Devices,
     Iterations,
     Json,
@@ -55,7 +55,7 @@ def run(
     """
     from .. import runs
     from ..run_data import load_run_data
-    from ._settings import default_folder, resolve
+    from .resolve import default_folder, resolve
 
     is_leader = _join_processes()
     (config,) = resolve(
@@ -100,7 +100,7 @@ def compare(
     """
     from .. import runs
     from ..run_data import load_run_data
-    from ._settings import default_folder, resolve
+    from .resolve import default_folder, resolve
 
     is_leader = _join_processes()
     configs = resolve(
@@ -158,7 +158,7 @@ def fit(
     from .. import runs
     from ..data import parse_keys
     from ..files import verify_run
-    from ._settings import fit_values
+    from .resolve import fit_values
 
     is_leader = _join_processes()
     values = fit_values(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from ._console import number, print_json, print_table, say
-from ._options import Json, Keys, Quiet, RunFolder
+from .console import number, print_json, print_table, say
+from .options import Json, Keys, Quiet, RunFolder
 
 if TYPE_CHECKING:
     import numpy as np
