@@ -1,6 +1,6 @@
 """`python -m trunkfirst` is `trunkfirst`."""
 
-from .cli import main
+from .cli.commands import main
 
 if __name__ == "__main__":
     main()

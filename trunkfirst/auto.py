@@ -8,7 +8,9 @@ import jax
 import jax.random as jr
 import numpy as np
 
-from .data import AnyData, InputFunction, OperatorData, ScatteredData, Split
+from .data.named_arrays import AnyData
+from .data.operator_data import InputFunction, OperatorData, Split
+from .data.scattered_data import ScatteredData
 from .encode import encode, make_fields
 from .encoders import (
     AbstractInputs,
@@ -24,7 +26,10 @@ from .fields import TrunkResult
 from .method import AbstractMethod, named_key
 from .progress import Reporter
 from .records import CandidateSettings, Choice
-from .regressors import AbstractRegressor, ActiveNeurons, AutoBranch, JointBranch, Kernel, Linear, NetworkBranch
+from .regressors.active_neurons import ActiveNeurons
+from .regressors.base import AbstractRegressor
+from .regressors.network import AutoBranch, JointBranch, NetworkBranch
+from .regressors.ridge import Kernel, Linear
 from .run_data import RunData
 from .trials import Candidate, Trial, aligned_trial, best_of, measure
 from .two_step import TwoStep

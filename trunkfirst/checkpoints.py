@@ -28,7 +28,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from .errors import CorruptFileError, FolderInUseError, OutputNotWritableError
-from .files import atomic_write
+from .files.integrity import atomic_write
 
 __all__ = [
     "Journal",

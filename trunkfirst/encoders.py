@@ -18,9 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .data import AnyData, ScatteredData
+from .data.named_arrays import AnyData
+from .data.scattered_data import ScatteredData
 from .errors import DataError, SettingError, UnknownNameError
-from .linear import one_blas_thread, principal_directions
+from .linear.blocked_qr import one_blas_thread
+from .linear.low_rank import principal_directions
 from .settings import Field, OneOf, kind_field, record
 from .weights import relative_weights
 

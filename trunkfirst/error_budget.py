@@ -18,12 +18,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
-from .data import AnyData, OperatorData
+from .data.named_arrays import AnyData
+from .data.operator_data import OperatorData
 from .encode import make_fields
 from .errors import DataError
 from .evaluation import predict_at
-from .linear import SVD, Orthonormal
-from .networks import Operator
+from .linear.orthonormalise import SVD, Orthonormal
+from .networks.operator import Operator
 from .output_map import is_free
 
 # Floats of a field in memory at once.

@@ -5,12 +5,13 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float
 
-from .data import OperatorData
+from .data.operator_data import OperatorData
 from .encoders import AbstractInputs, StandardisedInputs
 from .errors import DataError, MissingExtraError, PrecisionError
 from .interface import fit
 from .network_trunk import NetworkTrunk
-from .regressors import AbstractRegressor, AutoBranch, NetworkBranch
+from .regressors.base import AbstractRegressor
+from .regressors.network import AutoBranch, NetworkBranch
 from .two_step import TwoStep
 
 try:

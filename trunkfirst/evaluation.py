@@ -9,13 +9,18 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
-from .data import AnyData, OperatorData, ScatteredData
+from .data.named_arrays import AnyData
+from .data.operator_data import OperatorData
+from .data.scattered_data import ScatteredData
 from .encode import make_fields
+from .encoders import AbstractEncoder
 from .fields import trunk_values
-from .linear import SVD, principal_directions, projection, relative_errors
-from .networks import AbstractEncoder, Operator, Trunk
+from .linear.low_rank import principal_directions
+from .linear.orthonormalise import SVD, projection, relative_errors
+from .networks.layers import Trunk
+from .networks.operator import Operator
 from .output_map import is_free
-from .regressors import Kernel
+from .regressors.ridge import Kernel
 from .scattered import ScatteredFields
 from .weights import relative_weights
 

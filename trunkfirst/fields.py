@@ -17,26 +17,13 @@ from jaxtyping import Array, Float
 
 from .distributed.mesh import shard_rows
 from .distributed.processes import process_shard
-from .linear import (
-    AbstractOrthonormaliser,
-    Orthonormal,
-    compress,
-    is_limited_by_network,
-    leverage_sample,
-    row_blocks,
-    trunk_limit,
-    trunk_limit_bounds,
-)
-from .minimisers import (
-    AbstractFeatures,
-    AbstractObjective,
-    LogEntry,
-    SeparableProblem,
-    Status,
-    solve_ridge,
-    solve_ridge_in_blocks,
-)
-from .networks import Perceptron, Trunk, rounded
+from .linear.blocked_qr import row_blocks
+from .linear.low_rank import compress, is_limited_by_network, leverage_sample, trunk_limit, trunk_limit_bounds
+from .linear.orthonormalise import AbstractOrthonormaliser, Orthonormal
+from .minimisers.loop import AbstractObjective, Status
+from .minimisers.separable import AbstractFeatures, SeparableProblem, solve_ridge, solve_ridge_in_blocks
+from .networks.layers import Perceptron, Trunk, rounded
+from .records import LogEntry
 
 # Numbers of all layers at all points beyond which a search looks at some of the points: 64 MiB.
 _MAX_NUMBERS = 2**23

@@ -13,16 +13,18 @@ import numpy as np
 from jaxtyping import Int, PRNGKeyArray
 
 from .auto import Chosen, choose
-from .data import AnyData, OperatorData, ShardedData
+from .data.named_arrays import AnyData
+from .data.operator_data import OperatorData
+from .data.sharded_data import ShardedData
 from .distributed.mesh import use_devices
 from .errors import DivergedError
 from .evaluation import Evaluation, evaluate, kernel_baseline
 from .fields import TrunkResult
 from .intervals import Intervals, conformal_intervals
-from .linear import SVD
+from .linear.orthonormalise import SVD
 from .memory import check_memory, stream_bytes
 from .method import AbstractMethod
-from .minimisers import OnStep
+from .minimisers.loop import OnStep
 from .monolithic import Monolithic
 from .progress import Reporter, Silent
 from .run_data import RunData

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
-from .data import OperatorData
+from .data.operator_data import OperatorData
 from .errors import ValueRangeError
-from .linear import one_blas_thread
+from .linear.blocked_qr import one_blas_thread
 
 LEVELS = (0.8, 0.9, 0.95)
 _FOLDS, _MAX_CALIBRATION = 5, 2000

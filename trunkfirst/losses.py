@@ -17,9 +17,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from .distributed.mesh import shard_rows
 from .errors import ValueRangeError
 from .fields import Fields, mean_one
-from .linear import compress
-from .minimisers import AbstractObjective, Parameters, draw
-from .networks import ACTIVATIONS, Branch, Perceptron, Trunk
+from .linear.low_rank import compress
+from .minimisers.adam import draw
+from .minimisers.loop import AbstractObjective, Parameters
+from .networks.branches import Branch
+from .networks.layers import ACTIVATIONS, Perceptron, Trunk
 from .settings import Field, record
 
 

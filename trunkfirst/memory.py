@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from .data import ShardedData
+from .data.sharded_data import ShardedData
 from .errors import MemoryNeedError
-from .linear import row_factor_bytes
+from .linear.low_rank import row_factor_bytes
 
 # Copies of the data that a run holds at its peak (benchmarks/peak_memory.py): as read, the part for training, with
 # weights, factorised.

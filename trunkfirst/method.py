@@ -6,10 +6,11 @@ import zlib
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from .data import AnyData, ShardedData
+from .data.named_arrays import AnyData
+from .data.sharded_data import ShardedData
 from .encode import Encodings
 from .fields import TrunkResult
-from .minimisers import OnStep
+from .minimisers.loop import OnStep
 from .settings import record
 from .trained import Trained
 

@@ -6,16 +6,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .data import AnyData, ShardedData
+from .data.named_arrays import AnyData
+from .data.sharded_data import ShardedData
 from .distributed.mesh import to_local
 from .encode import EncodedData, encode
 from .errors import UsageError
 from .fields import Fields, TrunkResult, hidden_layers, plain_loss, with_identity_output
 from .losses import Batches, BilinearProblem, BranchCoefficients, CompressedLoss, HiddenPair, make_loss
 from .method import AbstractMethod, named_key
-from .minimisers import LBFGS, Adam, Minimised, Minimiser, OnStep, Stopping, minimise
-from .networks import Branch, Perceptron, Trunk, count_parameters
-from .regressors import BranchNetwork
+from .minimisers import Minimiser
+from .minimisers.adam import Adam
+from .minimisers.lbfgs import LBFGS
+from .minimisers.loop import Minimised, OnStep, Stopping, minimise
+from .networks.branches import Branch
+from .networks.layers import Perceptron, Trunk, count_parameters
+from .regressors.network import BranchNetwork
 from .settings import Field, kind_field, record
 from .trained import Trained, trunk_diagnostics
 from .trunks import TrunkNetwork

@@ -17,13 +17,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .errors import UsageError
 from .fields import AbstractFields, Fields, Searched, TrunkResult, searched, with_identity_output
 from .losses import FreeCoefficients, make_loss
-from .minimisers import (
-    LBFGS,
+from .minimisers import Minimiser
+from .minimisers.lbfgs import LBFGS
+from .minimisers.loop import (
     AbstractMinimiser,
     AbstractObjective,
-    LogEntry,
     Minimised,
-    Minimiser,
     OnStep,
     Parameters,
     Status,
@@ -31,7 +30,8 @@ from .minimisers import (
     minimise,
     worst_status,
 )
-from .networks import Trunk, side_by_side
+from .networks.layers import Trunk, side_by_side
+from .records import LogEntry
 from .settings import Field, kind_field, record
 from .trunks import AbstractTrunk, AbstractTrunkNetwork, reuse_trunk
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .data import AnyData
+from .data.named_arrays import AnyData
 from .errors import DataError, SettingError
 from .settings import Field, record
 

@@ -13,12 +13,14 @@ from typing import Any
 from .coordinates import Coordinates
 from .encoders import AutoInputs, PrincipalInputs, RawInputs
 from .errors import UnknownNameError
-from .linear import QR
+from .linear.orthonormalise import QR
 from .method import AbstractMethod
-from .minimisers import LBFGS, Adam
+from .minimisers.adam import Adam
+from .minimisers.lbfgs import LBFGS
 from .monolithic import Monolithic, MonolithicProjected
 from .network_trunk import NetworkTrunk
-from .regressors import ActiveNeurons, BranchNetwork, JointBranch, NetworkBranch
+from .regressors.active_neurons import ActiveNeurons
+from .regressors.network import BranchNetwork, JointBranch, NetworkBranch
 from .trunks import JointTrunk, TrunkNetwork
 from .two_step import TwoStep
 

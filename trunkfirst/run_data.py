@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from .data import AnyData, ShardedData, Split, read_data
+from .data.named_arrays import AnyData
+from .data.operator_data import Split
+from .data.read_write import read_data
+from .data.sharded_data import ShardedData
 from .distributed.processes import leader_first
 from .memory import check_file, check_memory
-from .problems import get_problem, make_data
+from .problems.generate import get_problem, make_data
 from .progress import Reporter, Silent
 from .settings import Field, record
 from .stream import samples_in_memory, take_together

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .fields import AbstractFields, Basis, Searched, TrunkResult, mean_one, rows_of_channel, trunk_values
-from .linear import SVD, AbstractOrthonormaliser, Orthonormal, principal_directions
-from .minimisers import AbstractObjective, Parameters
-from .networks import Trunk
+from .linear.low_rank import principal_directions
+from .linear.orthonormalise import SVD, AbstractOrthonormaliser, Orthonormal
+from .minimisers.loop import AbstractObjective, Parameters
+from .networks.layers import Trunk
 
 # Values that a search looks at; more samples than that improve the trunk little.
 _SEARCH_VALUES = 100_000

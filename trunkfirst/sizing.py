@@ -12,15 +12,18 @@ import numpy as np
 
 from .auto import CROSS_VALIDATED, FOLDS
 from .checkpoints import remember
-from .data import AnyData, OperatorData, ScatteredData, evenly
+from .data.array_checks import evenly
+from .data.named_arrays import AnyData
+from .data.operator_data import OperatorData
+from .data.scattered_data import ScatteredData
 from .distributed.processes import broadcast_value
 from .encode import encode
 from .encoders import RawInputs, StandardisedInputs
-from .linear import trunk_limit
+from .linear.low_rank import trunk_limit
 from .method import AbstractMethod
-from .minimisers import minimise
+from .minimisers.loop import minimise
 from .network_trunk import NetworkTrunk, SeparateTrunks
-from .regressors import AutoBranch
+from .regressors.network import AutoBranch
 from .two_step import TwoStep
 
 # Functions beyond this relative error of the best basis are left out.

@@ -19,16 +19,21 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .checkpoints import Snapshot, StepHandle, checkpointed_step, work_folder
-from .data import OperatorData, ShardedData, some_indices
+from .data.array_checks import some_indices
+from .data.operator_data import OperatorData
+from .data.sharded_data import ShardedData
 from .distributed.processes import assemble_rows, is_distributed, process_shard, sum_over_processes
 from .encode import EncodedData, Encodings, input_layout, is_relative, make_fields, raw_rows
 from .encoders import AbstractEncoder, encoded, in_precision
 from .errors import CorruptFileError
 from .fields import Basis, Fields, mean_one
-from .files import atomic_write, read_json, sha256_of, write_json
-from .linear import Orthonormal, RowFactor, row_blocks, row_factor_bytes
+from .files.integrity import atomic_write, sha256_of
+from .files.text_files import read_json, write_json
+from .linear.blocked_qr import row_blocks
+from .linear.low_rank import RowFactor, row_factor_bytes
+from .linear.orthonormalise import Orthonormal
 from .output_map import OutputMap, check_positive
-from .regressors import AbstractRegressor, Regression, StoredRows
+from .regressors.base import AbstractRegressor, Regression, StoredRows
 from .weights import mean_squares, unscaled_weights
 
 # Samples, and numbers of theirs (256 MiB), that encoders and output map are fitted to.

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .fields import TrunkResult
-from .minimisers import LogEntry, Status
-from .networks import Operator
+from .minimisers.loop import Status
+from .networks.operator import Operator
+from .records import LogEntry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

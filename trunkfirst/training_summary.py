@@ -7,11 +7,13 @@ import numpy as np
 import scipy.interpolate
 from jaxtyping import Float
 
-from .data import AnyData, InputFunction, OperatorData
+from .data.named_arrays import AnyData
+from .data.operator_data import InputFunction, OperatorData
 from .errors import CorruptFileError, DataError
-from .files import read_json, read_npz, write_npz
+from .files.npz import read_npz, write_npz
+from .files.text_files import read_json
 from .intervals import Intervals, Novelty, fit_novelty, intervals_from, novelty_from
-from .networks import TrainingDomain
+from .networks.training_domain import TrainingDomain
 
 FILE = "training.npz"
 

@@ -11,12 +11,13 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from .checkpoints import remember
-from .data import AnyData, OperatorData
+from .data.named_arrays import AnyData
+from .data.operator_data import OperatorData
 from .encode import input_layout
 from .encoders import AbstractInputs, encoded
 from .fields import Fields
-from .linear import principal_directions
-from .regressors import AbstractRegressor
+from .linear.low_rank import principal_directions
+from .regressors.base import AbstractRegressor
 from .weights import relative_weights
 
 _MAX_SAMPLES = 4000

@@ -13,8 +13,10 @@ from pydantic import PositiveInt
 from .errors import SettingError, UsageError, WidthError
 from .fields import AbstractFields, Fields, TrunkResult, plain_loss
 from .losses import Batches, FreeCoefficients, make_loss
-from .minimisers import Adam, Minimiser, OnStep, minimise
-from .networks import Trunk, make_perceptron
+from .minimisers import Minimiser
+from .minimisers.adam import Adam
+from .minimisers.loop import OnStep, minimise
+from .networks.layers import Trunk, make_perceptron
 from .settings import Field, kind_field, record
 
 

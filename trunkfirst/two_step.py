@@ -8,25 +8,20 @@ import numpy as np
 import pydantic
 from jaxtyping import PRNGKeyArray
 
-from .data import AnyData, ShardedData
+from .data.named_arrays import AnyData
+from .data.sharded_data import ShardedData
 from .encode import EncodedData, encode
 from .errors import UsageError
 from .fields import Basis, TrunkResult
-from .linear import QR, SVD, AbstractOrthonormaliser
+from .linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
 from .method import AbstractMethod, named_key
-from .minimisers import OnStep, worst_status
+from .minimisers.loop import OnStep, worst_status
 from .network_trunk import NetworkTrunk, SeparateTrunks
-from .networks import count_parameters
-from .regressors import (
-    AbstractRegressor,
-    ActiveNeurons,
-    AutoBranch,
-    JointBranch,
-    Kernel,
-    Linear,
-    NetworkBranch,
-    Regression,
-)
+from .networks.layers import count_parameters
+from .regressors.active_neurons import ActiveNeurons
+from .regressors.base import AbstractRegressor, Regression
+from .regressors.network import AutoBranch, JointBranch, NetworkBranch
+from .regressors.ridge import Kernel, Linear
 from .settings import OneOf, kind_field, record
 from .stream import encode_stream
 from .trained import Trained, trunk_diagnostics

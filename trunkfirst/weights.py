@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from .data import AnyData
+from .data.named_arrays import AnyData
 
 # Below this share of the mean square a field is zero.
 _ZERO = 1e-20

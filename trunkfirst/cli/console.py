@@ -10,7 +10,7 @@ import typer
 
 def print_json(value: object) -> None:
     """Print a JSON object."""
-    from ..files import to_json
+    from ..files.text_files import to_json
 
     typer.echo(to_json(value))
 

@@ -14,7 +14,9 @@ from .console import print_json, print_table, say
 from .options import Json, Keys, Quiet, Samples, Scheduler
 
 if TYPE_CHECKING:
-    from ..data import AnyData, OperatorData, ShardedData
+    from ..data.named_arrays import AnyData
+    from ..data.operator_data import OperatorData
+    from ..data.sharded_data import ShardedData
 
 data_app = typer.Typer(help="Make, check, describe and convert data.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -39,8 +41,8 @@ def data_make(
 
     Example: trunkfirst data make random-conductivity --samples 10000 --scheduler tcp://127.0.0.1:8786
     """
-    from ..data import write_data
-    from ..problems import make_data
+    from ..data.read_write import write_data
+    from ..problems.generate import make_data
 
     with TerminalReporter(quiet=quiet or json) as reporter:
         data = make_data(
@@ -71,7 +73,8 @@ def data_info(
     quiet: Quiet = False,
 ) -> int:
     """Describe the data of a problem, or of a folder of shards: axes, sizes, ranges, numerical rank."""
-    from ..data import check_data, is_sharded
+    from ..data.data_check import check_data
+    from ..data.sharded_data import is_sharded
 
     if is_sharded(problem):
         title, found = problem, {"folder": problem, **check_data(problem).numbers}
@@ -86,8 +89,8 @@ def data_info(
 
 
 def _info_of_problem(problem: str, samples: int | None, *, quiet: bool) -> tuple[str, dict[str, Any]]:
-    from ..linear import compress
-    from ..problems import get_problem, make_data
+    from ..linear.low_rank import compress
+    from ..problems.generate import get_problem, make_data
 
     with TerminalReporter(quiet=quiet) as reporter:
         data = make_data(problem, samples=samples, progress=reporter.on_samples)
@@ -126,7 +129,8 @@ def data_check(
 
     Example: trunkfirst data check my.mat --key inputs=a --key points=x --key outputs=u
     """
-    from ..data import check_data, parse_keys
+    from ..data.data_check import check_data
+    from ..data.named_arrays import parse_keys
 
     found = check_data(file, keys=parse_keys(keys or []))
     if json:
@@ -169,7 +173,9 @@ def data_convert(
 
     trunkfirst data convert large.npz --out large, then trunkfirst fit --data large --out runs/large
     """
-    from ..data import ShardedData, parse_keys, read_data, shard_data, write_data
+    from ..data.named_arrays import parse_keys
+    from ..data.read_write import read_data, shard_data, write_data
+    from ..data.sharded_data import ShardedData
 
     if (target is None) == (out is None):
         raise UsageError("give OUT, a file or a folder of .csv files, or --out FOLDER for shards: one of them")
@@ -199,7 +205,7 @@ def data_convert(
 
 def in_memory(data: "AnyData | ShardedData") -> "AnyData":
     """Return all samples at once; a `MemoryNeedError` if they do not fit."""
-    from ..data import ShardedData
+    from ..data.sharded_data import ShardedData
 
     if not isinstance(data, ShardedData):
         return data

@@ -11,7 +11,7 @@ from .console import number, print_json, print_table, say
 from .options import Json, Quiet, Scheduler
 
 if TYPE_CHECKING:
-    from ..runs import Sweep
+    from ..runs.sweeps import Sweep
 
 # Options after the launched command belong to that command.
 LAUNCH_SETTINGS: dict[str, Any] = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -72,8 +72,9 @@ def sweep(
 
     Example: trunkfirst sweep my.toml --out runs/widths
     """
-    from ..files import read_toml
-    from ..runs import make_grid, sweep as run_all
+    from ..files.text_files import read_toml
+    from ..runs.sweep_grid import make_grid
+    from ..runs.sweeps import sweep as run_all
     from .resolve import default_folder
 
     if not config.is_file():
@@ -90,7 +91,7 @@ def sweep(
 
 def show_sweep(found: "Sweep", *, json: bool, quiet: bool) -> int:
     """Write the report of a sweep and print its table; return the exit code."""
-    from ..report import write_sweep
+    from ..report.sweep_page import write_sweep
 
     page = write_sweep(found.folder)
     if json:
@@ -102,7 +103,7 @@ def show_sweep(found: "Sweep", *, json: bool, quiet: bool) -> int:
 
 
 def _print_table(found: "Sweep", quiet: bool) -> None:
-    from ..runs import setting_text
+    from ..runs.sweep_grid import setting_text
 
     columns = [*found.keys, "validation", "test", "trunk loss", "seconds", "status"]
     rows = [

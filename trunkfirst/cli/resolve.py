@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SettingError, UsageError
-from ..files import read_toml
-from ..runs import RunConfig, nested, parse_settings, problem_configs
+from ..files.text_files import read_toml
+from ..runs.config import RunConfig, nested, parse_settings, problem_configs
 from ..settings import merge, put
 
 

@@ -13,7 +13,9 @@ from .options import Json, Out, Quiet, Samples
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..runs import Diagnosed, Placement, Study
+    from ..runs.diagnose import Diagnosed
+    from ..runs.place_sensors import Placement
+    from ..runs.study import Study
 
 _SUFFIXES = (".npz", ".csv")
 _PARTS = {
@@ -51,10 +53,10 @@ def diagnose(
 
     Example: trunkfirst diagnose runs/mine --data finer.npz
     """
-    from ..files import update_manifest, verify_run
+    from ..files.integrity import update_manifest, verify_run
     from ..progress import TerminalReporter
-    from ..report import write_report
-    from ..runs import diagnose_run
+    from ..report.pages import write_report
+    from ..runs.diagnose import diagnose_run
     from .console import print_json, say
 
     verify_run(folder)
@@ -124,9 +126,10 @@ def sensors(
     Example: trunkfirst sensors runs/mine --count 60 --out sensors.npz
     """
     from ..errors import UsageError
-    from ..files import verify_run, write_npz
-    from ..report import SensorPicture, write_sensor_picture
-    from ..runs import place_sensors
+    from ..files.integrity import verify_run
+    from ..files.npz import write_npz
+    from ..report.study_page import SensorPicture, write_sensor_picture
+    from ..runs.place_sensors import place_sensors
     from .console import print_json, say
 
     if out.suffix not in _SUFFIXES:
@@ -149,7 +152,7 @@ def sensors(
 
 def _write_csv(path: Path, arrays: "dict[str, np.ndarray]") -> None:
     """One line a sensor: its coordinates, its index, its weight."""
-    from ..files import write_text
+    from ..files.text_files import write_text
 
     coordinates = arrays["points"].shape[1]
     text = io.StringIO()
@@ -218,11 +221,13 @@ def study(
     Example: trunkfirst study nonlinear-conductivity --out runs/study
     """
     from ..errors import UnknownNameError, UsageError
-    from ..files import prepare_directory, verify_run, write_json
-    from ..problems import problem_names
+    from ..files.integrity import prepare_directory, verify_run
+    from ..files.text_files import write_json
+    from ..problems.generate import problem_names
     from ..progress import TerminalReporter
-    from ..report import write_study
-    from ..runs import KNOWN_RATES, environment, study as run_study
+    from ..report.study_page import write_study
+    from ..runs.environment import environment
+    from ..runs.study import KNOWN_RATES, study as run_study
     from .console import print_json, say
     from .resolve import default_folder
 

@@ -24,7 +24,8 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..runs import Comparison, Outcome
+    from ..runs.compare import Comparison
+    from ..runs.run import Outcome
 
 
 def run(
@@ -156,8 +157,8 @@ def fit(
     Example: trunkfirst fit --data my.npz --out runs/mine
     """
     from .. import runs
-    from ..data import parse_keys
-    from ..files import verify_run
+    from ..data.named_arrays import parse_keys
+    from ..files.integrity import verify_run
     from .resolve import fit_values
 
     is_leader = _join_processes()
@@ -232,8 +233,8 @@ def _with_devices(settings: list[str] | None, devices: int | None) -> list[str]:
 
 def write_run_report(folder: Path, data: object = None) -> Path:
     """Write the report of a run or comparison; with its data, if at hand, they are not read again."""
-    from ..data import OperatorData
-    from ..report import write_report
+    from ..data.operator_data import OperatorData
+    from ..report.pages import write_report
 
     return write_report(folder, data=data if isinstance(data, OperatorData) else None)
 

@@ -13,8 +13,8 @@ from .options import Json, Keys, Quiet, RunFolder
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..data import AnyData
-    from ..networks import Operator
+    from ..data.named_arrays import AnyData
+    from ..networks.operator import Operator
     from ..training_summary import TrainingSummary
 
 
@@ -34,7 +34,8 @@ def evaluate(
     import numpy as np
 
     from .. import evaluation
-    from ..data import parse_keys, read_data
+    from ..data.named_arrays import parse_keys
+    from ..data.read_write import read_data
     from .data_commands import in_memory
 
     operator, memory = _load(folder)
@@ -77,8 +78,8 @@ def predict(
     """
     import numpy as np
 
-    from ..data import read_inputs, read_points
-    from ..files import write_npz
+    from ..data.read_write import read_inputs, read_points
+    from ..files.npz import write_npz
 
     operator, memory = _load(folder)
     values = _at_sensors(operator, memory, read_inputs(inputs))
@@ -112,8 +113,9 @@ def report(
 
     Example: trunkfirst report runs/mine
     """
-    from ..files import verify_manifest
-    from ..report import write_report, write_sweep
+    from ..files.integrity import verify_manifest
+    from ..report.pages import write_report
+    from ..report.sweep_page import write_sweep
 
     for each in (folder, *(path.parent for path in sorted(folder.glob("*/metrics.json")))):
         if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):
@@ -184,7 +186,8 @@ def serve(
 
     Example: trunkfirst serve runs/mine
     """
-    from ..serve import Limits, serve as run_server
+    from ..serve.requests import Limits
+    from ..serve.server import serve as run_server
 
     def on_start(url: str) -> None:
         if json:
@@ -207,8 +210,8 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
     import jax
     import jax.numpy as jnp
 
-    from ..problems import cache_folder
-    from ..runs import environment
+    from ..problems.generate import cache_folder
+    from ..runs.environment import environment
 
     with jax.enable_x64(True):
         has_double = bool(jnp.ones(()) + 1e-12 != 1)
@@ -231,8 +234,8 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
 
 def _load(folder: Path) -> "tuple[Operator, TrainingSummary]":
     """A verified operator and the summary of its training."""
-    from ..files import verify_run
-    from ..networks import load
+    from ..files.integrity import verify_run
+    from ..networks.storage import load
     from ..training_summary import read_summary
 
     verify_run(folder)
@@ -242,7 +245,7 @@ def _load(folder: Path) -> "tuple[Operator, TrainingSummary]":
 def _test_samples(folder: Path) -> "AnyData":
     """The run's own test samples."""
     from ..run_data import load_run_data
-    from ..runs import load_config
+    from ..runs.config import load_config
     from ..training_summary import sample_count
 
     config = load_config(folder / "config.toml")

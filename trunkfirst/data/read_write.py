@@ -8,18 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import CorruptFileError, DataError, UnknownNameError, UnsafeFileError
-from ..files import (
-    map_npz,
-    read_csv,
-    read_csv_folder,
-    read_hdf5,
-    read_mat,
-    read_npz,
-    write_csv_folder,
-    write_hdf5,
-    write_mat,
-    write_npz,
-)
+from ..files.hdf5 import read_hdf5, write_hdf5
+from ..files.mat import read_mat, write_mat
+from ..files.npz import map_npz, read_npz, write_npz
+from ..files.text_files import read_csv, read_csv_folder, write_csv_folder
 from .array_checks import any_array, real_array, real_numbers
 from .named_arrays import (
     AnyData,

@@ -18,7 +18,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..errors import CorruptFileError, DataError, MemoryNeedError, OutputExistsError, OutputNotWritableError
-from ..files import inside, map_npz, read_json, read_npz, remove_leftovers, sha256_of, write_json, write_npz
+from ..files.integrity import inside, remove_leftovers, sha256_of
+from ..files.npz import map_npz, read_npz, write_npz
+from ..files.text_files import read_json, write_json
 from .array_checks import Indices, sample_indices, some_indices
 from .data_display import html_table
 from .named_arrays import Arrays, arrays_from_data, data_from_arrays, is_per_sample

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 from ..errors import LostProcessError, UsageError
-from ..files import write_text
+from ..files.text_files import write_text
 
 COMMANDS = ("run", "fit", "compare", "resume")
 # Names the file in which a launched process notes the folder that it works in.

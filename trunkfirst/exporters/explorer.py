@@ -13,9 +13,11 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..errors import UsageError
-from ..files import read_json, verify_run
-from ..linear import relative_errors
-from ..networks import Operator, load
+from ..files.integrity import verify_run
+from ..files.text_files import read_json
+from ..linear.orthonormalise import relative_errors
+from ..networks.operator import Operator
+from ..networks.storage import load
 from ..training_summary import TrainingSummary, read_summary
 from .explorer_controls import Controls, Group, make_controls
 from .explorer_fields import Drawing, Sample, Table, Tested, make_drawing, make_table, read_tested

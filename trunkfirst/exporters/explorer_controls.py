@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import block_diag
 
+from ..encoders import Parallel
 from ..errors import UsageError
 from ..intervals import Novelty
-from ..linear import one_blas_thread
-from ..networks import Parallel
+from ..linear.blocked_qr import one_blas_thread
 from ..training_summary import TrainingSummary
 
 _MOST_NUMBERS, _MOST_SHAPES = 8, 8

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial import Delaunay, QhullError
 
-from ..data import evenly
+from ..data.array_checks import evenly
 from ..errors import CorruptFileError
-from ..files import read_npz
-from ..linear import relative_errors
-from ..networks import Operator
+from ..files.npz import read_npz
+from ..linear.orthonormalise import relative_errors
+from ..networks.operator import Operator
 
 MOST_ERROR = 1e-5
 """The largest relative error that rounding to single precision may cause."""

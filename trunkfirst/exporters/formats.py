@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data import evenly
+from ..data.array_checks import evenly
 from ..errors import MissingExtraError, PrecisionError, UnknownNameError, UsageError
-from ..files import atomic_write
-from ..linear import relative_errors
-from ..networks import Operator, load
+from ..files.integrity import atomic_write
+from ..linear.orthonormalise import relative_errors
+from ..networks.operator import Operator
+from ..networks.storage import load
 from ..training_summary import read_summary
 from .explorer import explorer_page
 from .explorer_controls import training_inputs

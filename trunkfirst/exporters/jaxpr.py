@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import PredictOnlyError, UsageError
-from ..networks import Operator, PredictOnlyBranch
+from ..networks.branches import PredictOnlyBranch
+from ..networks.operator import Operator
 from .graph import Function, Graph, Operation
 
 # Stand-ins for the numbers of samples and points. Below 1024 a kernel branch computes all samples at once instead

@@ -20,16 +20,8 @@ import safetensors.numpy
 
 from .. import coordinates, encoders, output_map
 from ..errors import CorruptFileError, OutputNotWritableError, PredictOnlyError
-from ..files import (
-    atomic_write,
-    inside,
-    open_file,
-    parse_json,
-    read_json,
-    verify_manifest,
-    write_json,
-    write_manifest,
-)
+from ..files.integrity import atomic_write, inside, open_file, verify_manifest, write_manifest
+from ..files.text_files import parse_json, read_json, write_json
 from . import branches, layers
 from .branches import PredictOnlyBranch
 from .operator import Operator

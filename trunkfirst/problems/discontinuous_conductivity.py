@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from skfem import ElementTriP1, FacetBasis
 
-from ..data import InputFunction, OperatorData
+from ..data.operator_data import InputFunction, OperatorData
 from .finite_elements import Diffusion, integral, p1_basis, p1_elements, to_skfem
 from .meshes import Points, Triangulation, grid_square
 from .problem import AbstractProblem, Fields, Parameters, PerSample, check_samples

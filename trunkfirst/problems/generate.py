@@ -12,7 +12,8 @@ import numpy as np
 import threadpoolctl
 from jaxtyping import Int
 
-from ..data import OperatorData, ShardFolder
+from ..data.operator_data import OperatorData
+from ..data.sharded_data import ShardFolder
 from ..distributed.pools import Lost, on_cluster, on_processes
 from ..errors import ClusterError, CorruptFileError, UnknownNameError, ValueRangeError
 from .discontinuous_conductivity import DiscontinuousConductivity

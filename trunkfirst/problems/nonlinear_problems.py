@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from ..data import InputFunction, OperatorData
+from ..data.operator_data import InputFunction, OperatorData
 from .finite_elements import Function, one
 from .meshes import Points, Triangulation, triangulate_square
 from .nonlinear_darcy import NewtonResult, Profiles, QuadraticDarcy, coarse_profiles, fine_profiles

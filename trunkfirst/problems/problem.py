@@ -6,7 +6,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from ..data import OperatorData
+from ..data.operator_data import OperatorData
 from ..errors import SolveError, ValueRangeError
 from .meshes import Points, Triangulation
 

@@ -11,7 +11,7 @@ import functools as ft
 import numpy as np
 from jaxtyping import Float
 
-from ..data import InputFunction, OperatorData
+from ..data.operator_data import InputFunction, OperatorData
 from ..errors import ValueRangeError
 from .finite_elements import Diffusion
 from .meshes import Points, Triangulation, grid_square

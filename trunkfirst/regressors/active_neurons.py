@@ -17,9 +17,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..checkpoints import Snapshot, checkpointed_step
-from ..linear import one_blas_thread, principal_directions
-from ..minimisers import LogEntry, OnStep, Status
-from ..networks import Perceptron
+from ..linear.blocked_qr import one_blas_thread
+from ..linear.low_rank import principal_directions
+from ..minimisers.loop import OnStep, Status
+from ..networks.layers import Perceptron
+from ..records import LogEntry
 from ..settings import Field, kind_field, record
 from .base import AbstractRegressor, Regression, Task, generator, mean_square
 from .neuron_exchange import (

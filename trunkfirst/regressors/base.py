@@ -13,8 +13,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..distributed.processes import assemble_rows, sum_over_processes
 from ..errors import DataError
-from ..minimisers import LogEntry, OnStep, Status
-from ..networks import Branch
+from ..minimisers.loop import OnStep, Status
+from ..networks.branches import Branch
+from ..records import LogEntry
 from ..settings import record
 
 # Samples of a block; samples, and numbers of theirs, that a regressor gets at once.

@@ -14,33 +14,23 @@ from pydantic import PositiveInt
 
 from ..distributed.mesh import current_mesh, shard_rows, to_local
 from ..errors import DataError, SettingError
-from ..linear import leverage_sample, principal_directions
-from ..minimisers import (
-    LBFGS,
-    AbstractFeatures,
-    AbstractObjective,
-    Adam,
-    Minimised,
-    Minimiser,
-    Parameters,
-    SeparableProblem,
-    Stopping,
-    draw,
-    minimise,
-    solve_ridge_in_blocks,
-)
-from ..networks import (
+from ..linear.low_rank import leverage_sample, principal_directions
+from ..minimisers import Minimiser
+from ..minimisers.adam import Adam, draw
+from ..minimisers.lbfgs import LBFGS
+from ..minimisers.loop import AbstractObjective, Minimised, Parameters, Stopping, minimise
+from ..minimisers.separable import AbstractFeatures, SeparableProblem, solve_ridge_in_blocks
+from ..networks.branches import (
     AbstractBranchFeatures,
     Branch,
     FeatureBranch,
     LayerFeatures,
-    Perceptron,
     SkipFeatures,
     make_branch,
     make_convolution,
-    make_perceptron,
     make_product,
 )
+from ..networks.layers import Perceptron, make_perceptron
 from ..settings import Field, kind_field, record
 from .base import AbstractRegressor, InputLayout, Regression, StoredRows, Task, generator, mean_square
 

@@ -16,8 +16,9 @@ import scipy.spatial.distance
 from jaxtyping import Float
 
 from ..errors import SolveError
-from ..linear import one_blas_thread
-from ..networks import MATERN, KernelBranch, Perceptron
+from ..linear.blocked_qr import one_blas_thread
+from ..networks.branches import MATERN, KernelBranch
+from ..networks.layers import Perceptron
 from ..settings import Field, kind_field, record
 from .base import AbstractRegressor, Regression, Task, generator
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import SettingError, UsageError
-from ..networks import Estimator, PredictOnlyBranch
+from ..networks.branches import Estimator, PredictOnlyBranch
 from ..settings import kind_field, record
 from .base import AbstractRegressor, Regression, Task, generator
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..data import OperatorData
+from ..data.operator_data import OperatorData
 from ..records import EvaluationRecord, SampleField
 from .figures import (
     BLUE,

@@ -12,9 +12,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from ..data import OperatorData
+from ..data.operator_data import OperatorData
 from ..errors import OutputNotWritableError
-from ..files import update_manifest, write_text
+from ..files.integrity import update_manifest
+from ..files.text_files import write_text
 from .budget_section import budget_items
 from .error_figures import draw_cost, draw_errors, draw_histogram, draw_mean_errors
 from .error_maps import draw_error_maps, draw_geometry, draw_pair, draw_worst

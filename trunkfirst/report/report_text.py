@@ -6,7 +6,7 @@ from typing import cast
 
 import numpy as np
 
-from ..data import OperatorData
+from ..data.operator_data import OperatorData
 from .figures import method_label
 from .run_files import Experiment, Run
 from .tables import (

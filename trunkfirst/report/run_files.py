@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import CorruptFileError, DataError
-from ..files import parse_json, read_json, read_npz, read_text, read_toml
+from ..files.npz import read_npz
+from ..files.text_files import parse_json, read_json, read_text, read_toml
 from ..records import Claim, EvaluationRecord, LogEntry, number_at
 from .figures import method_label, method_rank
 

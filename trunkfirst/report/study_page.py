@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..files import write_text
+from ..files.text_files import write_text
 from ..records import Claim
 from .figures import (
     BLUE,

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..files import read_json, read_text, update_manifest
+from ..files.integrity import update_manifest
+from ..files.text_files import read_json, read_text
 from .figures import (
     COLOURS,
     GREY,

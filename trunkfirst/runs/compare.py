@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..auto import Chosen
-from ..data import AnyData
+from ..data.named_arrays import AnyData
 from ..distributed.mesh import use_devices
 from ..fields import TrunkResult
-from ..files import write_json, write_manifest
+from ..files.integrity import write_manifest
+from ..files.text_files import write_json
 from ..fitting import resolve
 from ..progress import Reporter, Silent
 from ..records import Claim

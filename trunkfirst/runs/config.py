@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from ..errors import SettingError, UnknownNameError, ValueRangeError
-from ..files import read_toml
+from ..files.text_files import read_toml
 from ..method import AbstractMethod
 from ..monolithic import Monolithic, MonolithicProjected
 from ..presets import METHODS, preset_method
-from ..problems import problem_names
+from ..problems.generate import problem_names
 from ..run_data import DataSettings
 from ..settings import Field, OneOf, from_values, merge, parse_setting, put, record, to_values
 from ..two_step import TwoStep

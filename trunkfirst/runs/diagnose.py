@@ -9,16 +9,24 @@ import numpy as np
 from jaxtyping import Int
 from scipy.spatial import KDTree
 
-from ..data import AnyData, OperatorData, ScatteredData, ShardedData, read_data
+from ..data.named_arrays import AnyData
+from ..data.operator_data import OperatorData
+from ..data.read_write import read_data
+from ..data.scattered_data import ScatteredData
+from ..data.sharded_data import ShardedData
 from ..error_budget import nearest_samples
 from ..errors import DataError, UsageError
-from ..files import write_json, write_npz
-from ..networks import Operator, load
-from ..problems import get_problem, grid_square, make_data
+from ..files.npz import write_npz
+from ..files.text_files import write_json
+from ..networks.operator import Operator
+from ..networks.storage import load
+from ..problems.generate import get_problem, make_data
+from ..problems.meshes import grid_square
 from ..progress import Reporter, Silent
 from ..run_data import RunData, load_run_data
 from ..stream import samples_in_memory
-from ..theory import Assumption, Diagnosis, Evidence, check_assumptions, diagnose, gather_evidence
+from ..theory.assumptions import Assumption, check_assumptions
+from ..theory.remedies import Diagnosis, Evidence, diagnose, gather_evidence
 from ..training_summary import sample_count
 from .config import RunConfig, load_config
 

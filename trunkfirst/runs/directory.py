@@ -22,11 +22,13 @@ from ..checkpoints import (
     raise_interrupt,
     remember,
 )
-from ..data import AnyData, ShardedData
+from ..data.named_arrays import AnyData
+from ..data.sharded_data import ShardedData
 from ..distributed.launch import note_folder
 from ..distributed.processes import broadcast_value, is_distributed, is_leader
 from ..errors import DataError, OutputNotWritableError, Terminated, TrunkfirstError, UsageError
-from ..files import CHECKPOINTS, MANIFEST, prepare_directory, read_json, remove_leftovers, to_json, write_text
+from ..files.integrity import CHECKPOINTS, MANIFEST, prepare_directory, remove_leftovers
+from ..files.text_files import read_json, to_json, write_text
 
 _REQUEST = "request.json"
 

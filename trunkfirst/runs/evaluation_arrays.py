@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ..data import AnyData, OperatorData
+from ..data.named_arrays import AnyData
+from ..data.operator_data import OperatorData
 from ..evaluation import Evaluation
 from ..records import EvaluationRecord
 

@@ -7,14 +7,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..data import AnyData, ScatteredData, ShardedData
+from ..data.named_arrays import AnyData
+from ..data.scattered_data import ScatteredData
+from ..data.sharded_data import ShardedData
 from ..distributed.mesh import use_devices
 from ..errors import DataError, UsageError
 from ..evaluation import evaluate
 from ..fields import TrunkResult
-from ..files import read_json
+from ..files.text_files import read_json
 from ..fitting import resolve
-from ..networks import Operator, load
+from ..networks.operator import Operator
+from ..networks.storage import load
 from ..progress import Reporter, Silent
 from ..run_data import DataSettings, RunData, read_samples, split_data
 from ..settings import merge

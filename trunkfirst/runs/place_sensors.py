@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data import AnyData, OperatorData
+from ..data.named_arrays import AnyData
+from ..data.operator_data import OperatorData
 from ..errors import DataError, TrunkfirstError, UnknownNameError, UsageError, ValueRangeError
-from ..networks import Operator, load
+from ..networks.operator import Operator
+from ..networks.storage import load
 from ..run_data import RunData, load_run_data
-from ..theory import (
+from ..theory.optimal_sensors import (
     Christoffel,
     SensorCondition,
     SensorLadder,

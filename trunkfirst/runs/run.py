@@ -9,16 +9,23 @@ import numpy as np
 from jaxtyping import Float
 
 from ..auto import Chosen
-from ..data import AnyData, OperatorData, write_data
+from ..data.named_arrays import AnyData
+from ..data.operator_data import OperatorData
+from ..data.read_write import write_data
 from ..distributed.mesh import use_devices
 from ..evaluation import evaluate
 from ..fields import TrunkResult
-from ..files import read_json, to_json, write_json, write_manifest, write_npz, write_text
+from ..files.integrity import write_manifest
+from ..files.npz import write_npz
+from ..files.text_files import read_json, to_json, write_json, write_text
 from ..fitting import FitResult, train
 from ..method import AbstractMethod
-from ..networks import Branch, Operator, Perceptron, save
+from ..networks.branches import Branch
+from ..networks.layers import Perceptron
+from ..networks.operator import Operator
+from ..networks.storage import save
 from ..progress import Reporter, Silent
-from ..regressors import ActiveNeurons
+from ..regressors.active_neurons import ActiveNeurons
 from ..run_data import RunData, load_run_data
 from ..settings import to_toml
 from ..training_summary import write_summary

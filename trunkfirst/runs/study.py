@@ -10,31 +10,26 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..data import OperatorData, evenly
+from ..data.array_checks import evenly
+from ..data.operator_data import OperatorData
 from ..errors import DataError, ValueRangeError
-from ..networks import load
-from ..problems import get_problem, make_data
+from ..networks.storage import load
+from ..problems.generate import get_problem, make_data
 from ..progress import Reporter, Silent
-from ..regressors import Kernel
-from ..theory import (
+from ..regressors.ridge import Kernel
+from ..theory.estimates import fill_distances, generalisation_errors, operator_lipschitz
+from ..theory.known_rates import KnownRates, known_rates_ladders, known_rates_together
+from ..theory.optimal_sensors import christoffel, excess_ladder, uniform_sensors
+from ..theory.rates import (
     Constants,
     Decay,
-    KnownRates,
     Observed,
     RateLadder,
     Rates,
     best_basis,
     bound_terms,
-    christoffel,
-    excess_ladder,
-    fill_distances,
-    generalisation_errors,
-    known_rates_ladders,
-    known_rates_together,
     n_term_decay,
-    operator_lipschitz,
     truncate,
-    uniform_sensors,
 )
 from .place_sensors import measured_functions, measured_outputs
 

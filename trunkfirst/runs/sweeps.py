@@ -24,7 +24,8 @@ from ..errors import (
     TrunkfirstError,
     ValueRangeError,
 )
-from ..files import MANIFEST, read_json, verify_run, write_json, write_manifest, write_text
+from ..files.integrity import MANIFEST, verify_run, write_manifest
+from ..files.text_files import read_json, write_json, write_text
 from ..progress import Reporter, Silent
 from ..run_data import load_run_data
 from .config import config_values, make_config, nested

@@ -25,7 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import TrunkfirstError
-from ..exporters import explorer_page
+from ..exporters.explorer import explorer_page
 from .openapi import openapi
 from .predictor import Predictor
 from .requests import JSON, NPZ, Limits, Refused, json_of, read_request, write_answer

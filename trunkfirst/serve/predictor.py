@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..exporters import trace
-from ..files import verify_run
-from ..networks import load
+from ..exporters.jaxpr import trace
+from ..files.integrity import verify_run
+from ..networks.storage import load
 from ..training_summary import read_summary
 
 LEVEL = 0.9

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import CorruptFileError
-from ..files import read_npz
+from ..files.npz import read_npz
 from .predictor import LEVEL, Prediction, Shapes
 
 JSON, NPZ = "application/json", "application/x-npz"

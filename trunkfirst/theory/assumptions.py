@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data import OperatorData, evenly
+from ..data.array_checks import evenly
+from ..data.operator_data import OperatorData
 from ..encode import make_fields
 from ..error_budget import basis_values, input_weights
 from ..errors import DataError, TrunkfirstError
 from ..evaluation import predict_at
-from ..networks import Operator, Perceptron
+from ..networks.layers import Perceptron
+from ..networks.operator import Operator
 from ..output_map import is_free
 from .estimates import coefficient_lipschitz, fill_distances, operator_lipschitz, sensor_gaps
 from .interpolation import branch_lipschitz

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import pdist
 
-from ..data import evenly
+from ..data.array_checks import evenly
 from ..errors import ValueRangeError
 from .rates import Ladder, normalised_weights
 

@@ -18,10 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data import OperatorData
+from ..data.operator_data import OperatorData
+from ..encoders import Identity
 from ..errors import DataError, UnknownNameError, UsageError, ValueRangeError
-from ..linear import QR, principal_directions
-from ..networks import Identity, Operator, Perceptron, Trunk
+from ..linear.low_rank import principal_directions
+from ..linear.orthonormalise import QR
+from ..networks.layers import Perceptron, Trunk
+from ..networks.operator import Operator
 from .rates import normalised_weights
 
 # A sensor is this far inside its hat, so that the rounding of v . y does not change the value.

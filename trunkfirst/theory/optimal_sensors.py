@@ -15,7 +15,9 @@ import scipy.linalg
 from jaxtyping import Float, Int
 
 from ..errors import DataError, ValueRangeError
-from ..linear import SVD, compress, one_blas_thread, projection
+from ..linear.blocked_qr import one_blas_thread
+from ..linear.low_rank import compress
+from ..linear.orthonormalise import SVD, projection
 from .rates import CHERNOFF, RateLadder, normalised_weights
 
 _STABLE = 0.5

@@ -9,7 +9,8 @@ from jaxtyping import Float, Int, Num
 from scipy.special import stdtrit
 
 from ..errors import DataError, ValueRangeError
-from ..linear import one_blas_thread, principal_directions
+from ..linear.blocked_qr import one_blas_thread
+from ..linear.low_rank import principal_directions
 
 # Share of the outputs below which directions are rounding errors.
 _ROUNDING = 1e-13

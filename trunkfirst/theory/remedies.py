@@ -18,11 +18,12 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from ..data import OperatorData, evenly
+from ..data.array_checks import evenly
+from ..data.operator_data import OperatorData
 from ..encode import make_fields
 from ..error_budget import ErrorBudget, error_budget, trunk_basis
-from ..linear import projection
-from ..networks import Operator
+from ..linear.orthonormalise import projection
+from ..networks.operator import Operator
 from .rates import Decay, best_basis, n_term_decay
 
 _MAX_SAMPLES = 2000
