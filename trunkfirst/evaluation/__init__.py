@@ -1,6 +1,6 @@
 """Errors on unseen data, their sources, prediction intervals and out-of-distribution inputs."""
 
-from .budget import ErrorBudget, basis_values, error_budget, input_weights, nearest_samples, trunk_basis
+from .budget import ErrorBudget, error_budget, free_basis, input_weights, nearest_samples, trunk_basis
 from .evaluate import Evaluation, conditional_optimum, evaluate, kernel_baseline, predict_at
 from .intervals import (
     LEVELS,
@@ -19,13 +19,13 @@ __all__ = [
     "Evaluation",
     "Intervals",
     "Novelty",
-    "basis_values",
     "conditional_optimum",
     "conformal_intervals",
     "conformal_quantile",
     "error_budget",
     "evaluate",
     "fit_novelty",
+    "free_basis",
     "input_weights",
     "intervals_from",
     "kernel_baseline",
