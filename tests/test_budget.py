@@ -1,4 +1,4 @@
-"""The error budget against brute force, and four operators spoilt on purpose that must name what ails them."""
+"""The error budget against brute force, and four operators with one defect each, which the diagnosis must name."""
 
 import dataclasses as dc
 import functools as ft
@@ -63,9 +63,9 @@ def brute_force(operator: Operator, test: OperatorData, at_sensors: OperatorData
         c = np.asarray(operator.coefficients(test.flat_inputs))
     best = weighted_fit(fine, test.outputs, omega) @ fine.T
     seen = weighted_fit(coarse, at_sensors.outputs, own) @ fine.T
-    said = c @ fine.T
-    steps = {"total": test.outputs - said, "trunk": test.outputs - best, "coefficients": best - said}
-    steps |= {"sensors": best - seen, "branch": seen - said}
+    predicted = c @ fine.T
+    steps = {"total": test.outputs - predicted, "trunk": test.outputs - best, "coefficients": best - predicted}
+    steps |= {"sensors": best - seen, "branch": seen - predicted}
     parts = {name: step**2 @ omega for name, step in steps.items()}
     return parts | {"cross": 2 * (steps["sensors"] * steps["branch"]) @ omega}
 
@@ -159,9 +159,9 @@ def test_the_chain_sums_to_the_coefficients_of_the_sample():
     with jax.enable_x64(True):
         basis = np.asarray(operator.basis(FINE[:, None]))
     best = [weighted_fit(basis, data.outputs, np.ones(len(FINE))) @ basis.T for data in (test, others.take(near))]
-    said = [operator.predict(data.flat_inputs, data.points) for data in (test, others.take(near))]
+    predicted = [operator.predict(data.flat_inputs, data.points) for data in (test, others.take(near))]
     assert found.operator[:, 0] == pytest.approx(((best[0] - best[1]) ** 2).mean(axis=1), rel=1e-8, abs=0)
-    assert found.network[:, 0] == pytest.approx(((said[0] - said[1]) ** 2).mean(axis=1), rel=1e-8, abs=0)
+    assert found.network[:, 0] == pytest.approx(((predicted[0] - predicted[1]) ** 2).mean(axis=1), rel=1e-8, abs=0)
     expected = brute_force(operator, others.take(near), own.take(near))
     assert found.sensors[:, 0] == pytest.approx(expected["sensors"], rel=1e-8, abs=0)
     assert found.training[:, 0] == pytest.approx(expected["branch"], rel=1e-8, abs=0)
@@ -212,7 +212,7 @@ NOISE = 5e-4
 def rotating(samples: int, y: np.ndarray, *, seed: int) -> OperatorData:
     """u = 1 + sum_k k^-3 cos(k t) cos(k pi y), the angle t as (cos t, sin t): its best basis are the cosines.
 
-    What the inputs do not tell, a little of the first mode, bounds what can be learned.
+    What the inputs do not determine, a little of the first mode, bounds what can be learned.
     """
     rng = np.random.default_rng(seed)
     t = rng.uniform(0, 2 * np.pi, (samples, 1))
@@ -268,7 +268,7 @@ def evidence(setting: Setting) -> Evidence:
     return gather_evidence(operator, test, at_sensors, train, finer_training=finer)
 
 
-SPOILT = {
+DEFECTS = {
     "width": (Setting(width=2), Setting(width=12)),
     "points": (Setting(points="few"), Setting()),
     "samples": (Setting(samples=8), Setting()),
@@ -276,16 +276,16 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize("part", SPOILT)
-def test_what_was_spoilt_is_named_and_mending_it_keeps_the_promise(part: str):
-    spoilt, mended = (diagnose(evidence(setting)) for setting in SPOILT[part])
-    assert spoilt.improve == part
-    assert spoilt.error > 3 * mended.error
-    assert 0.5 < spoilt.expected[part] / mended.error < 2
-    assert spoilt.gain == pytest.approx(spoilt.error / spoilt.expected[part])
-    assert spoilt.sentence.startswith(f"Improve the {part}: ")
-    assert f"from {spoilt.error:.1e} to about {spoilt.expected[part]:.1e}" in spoilt.sentence
-    assert spoilt.summary()["what"] == part
+@pytest.mark.parametrize("part", DEFECTS)
+def test_the_defect_is_named_and_its_repair_gives_the_expected_error(part: str):
+    defective, repaired = (diagnose(evidence(setting)) for setting in DEFECTS[part])
+    assert defective.improve == part
+    assert defective.error > 3 * repaired.error
+    assert 0.5 < defective.expected[part] / repaired.error < 2
+    assert defective.gain == pytest.approx(defective.error / defective.expected[part])
+    assert defective.sentence.startswith(f"Improve the {part}: ")
+    assert f"from {defective.error:.1e} to about {defective.expected[part]:.1e}" in defective.sentence
+    assert defective.summary()["what"] == part
 
 
 def test_the_hint_for_the_width_is_a_width_that_serves():

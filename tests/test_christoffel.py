@@ -146,7 +146,7 @@ def test_condition_on_uniform_sensors(sensors: int, is_vacuous: bool):
 
 
 def test_failures_stay_below_the_bound():
-    """2 r exp(-c m / K_N) with m chosen so that it says something; a thousand draws of the sensors."""
+    """2 r exp(-c m / K_N) with m chosen so that it is below 1; a thousand draws of the sensors."""
     sensors, rng = 400, np.random.default_rng(0)
     bound = SensorCondition(sensors, 3, 9.0, 0.0).failure
     assert 0.01 < bound < 0.1

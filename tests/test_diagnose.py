@@ -1,4 +1,4 @@
-"""`trunkfirst diagnose`: a run's budget in text, JSON and report; what it cannot judge is said in a line."""
+"""`trunkfirst diagnose`: a run's budget in text, JSON and report; what cannot be evaluated is one line."""
 
 import dataclasses as dc
 import json
@@ -71,7 +71,7 @@ def without_test_share(run: Path) -> Path:
     return run
 
 
-def test_a_run_without_test_samples_is_judged_on_a_file_of_others(run: Path, tmp_path: Path):
+def test_a_run_without_test_samples_is_evaluated_on_a_file_of_others(run: Path, tmp_path: Path):
     """Some of the file are training samples: they do not count. Points of training may be among more."""
     k, x = np.arange(1, 6)[:, None], np.linspace(0, 1, 24)
     more = np.sort(np.r_[x, 0.5 * (x[1:] + x[:-1])])
@@ -97,7 +97,7 @@ def test_a_run_without_test_samples_is_judged_on_a_file_of_others(run: Path, tmp
 @pytest.mark.parametrize(
     ("change", "words"), [("all seen", "give unseen ones"), ("other points", "point 1 of training is not among")]
 )
-def test_files_that_cannot_judge_a_run_without_test_samples(run: Path, tmp_path: Path, change: str, words: str):
+def test_files_that_do_not_serve_a_run_without_test_samples(run: Path, tmp_path: Path, change: str, words: str):
     data = antiderivative(40) if change == "all seen" else antiderivative(40, seed=3)
     points = data.points if change == "all seen" else np.where(np.arange(24)[:, None] == 1, 0.01, data.points)
     write_data(dc.replace(data, points=points), tmp_path / "new.npz")
@@ -159,10 +159,10 @@ def test_own_points_show_no_part_of_the_sensors_and_the_text_says_so(call: Call,
     assert found["budget"]["sensors_squared"] < 1e-20 * found["budget"]["total_squared"]
     assert found["assumptions"]["L_c, weights"]["value"] is None  # the branch is linear
     assert found["assumptions"]["K_N"]["value"] > 1
-    judged = evaluate(load(run), gather_case(run).test)
+    evaluated = evaluate(load(run), gather_case(run).test)
     relative = found["budget"]["relative"]
-    assert relative["total_squared"] == pytest.approx(np.mean(judged.errors**2), rel=1e-10, abs=0)
-    assert relative["trunk_squared"] == pytest.approx(np.mean(judged.optimal_errors**2), rel=1e-6, abs=0)
+    assert relative["total_squared"] == pytest.approx(np.mean(evaluated.errors**2), rel=1e-10, abs=0)
+    assert relative["trunk_squared"] == pytest.approx(np.mean(evaluated.optimal_errors**2), rel=1e-6, abs=0)
     assert call("diagnose", run, "--quiet") == (0, "", "")
 
 
@@ -250,7 +250,7 @@ def test_an_output_map_that_is_not_linear_leaves_a_remainder(call: Call, problem
     assert abs(budget["remainder"]) > 1e-6 * budget["total_squared"]
 
 
-# -- what cannot be judged
+# -- refusals
 
 
 def without_tests(run: Path) -> None:
@@ -276,7 +276,7 @@ def without_config(run: Path) -> None:
         (without_config, "holds no run"),
     ],
 )
-def test_runs_without_samples_to_judge(call: Call, run: Path, spoil: Callable[[Path], None], message: str):
+def test_runs_without_test_samples(call: Call, run: Path, spoil: Callable[[Path], None], message: str):
     spoil(run)
     write_manifest(run)
     code, out, err = call("diagnose", run, "--json")

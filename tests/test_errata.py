@@ -71,7 +71,7 @@ def test_1_truncation_needs_a_bound():
 
 
 def test_2_samples_count_with_s_and_not_with_alpha():
-    """The disk fields have s = 1 and any alpha, also 3: print promises an error of K^-3.
+    """The disk fields have s = 1 and any alpha, also 3: print bounds the error by K^-3.
 
     The 1-Lipschitz functional c(f) = distance to the training fields vanishes on all of them, and so does what is
     trained.

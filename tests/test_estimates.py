@@ -261,7 +261,7 @@ def test_sensors_that_miss_something_have_no_gap():
 
 
 def spectral_outputs(power: float, *, count: int = 128, samples: int = 160) -> np.ndarray:
-    """Samples (rows) whose singular values beside the constant are i^-power, on equally spaced points."""
+    """Samples (rows) whose singular values besides the constant are i^-power, on equally spaced points."""
     rng = np.random.default_rng(6)
     left = np.linalg.qr(rng.normal(size=(samples, count)))[0]
     ones = np.ones((300, 1))

@@ -241,9 +241,9 @@ def test_direction_is_far_better_than_the_lemma_promises(coordinates: int):
     v = spread_direction("points", points)
     differences = (points[:, None] - points[None])[np.triu_indices(200, 1)]
     distances = np.linalg.norm(differences, axis=1)
-    promised = np.sqrt(8 / (np.pi * coordinates)) / 200**2
+    guaranteed = np.sqrt(8 / (np.pi * coordinates)) / 200**2
     assert np.linalg.norm(v) == pytest.approx(1)
-    assert smallest_gap(points @ v) > 10 * promised * distances.min()
+    assert smallest_gap(points @ v) > 10 * guaranteed * distances.min()
     assert (np.abs(differences @ v) <= distances * (1 + 1e-12)).all()
 
 

@@ -58,7 +58,7 @@ def intervals(result: FitResult) -> Intervals:
 
 
 def binomial(level: float, *counts: int) -> float:
-    """Four deviations of a share among so many, for calibration and test together."""
+    """Four standard deviations of a share, for calibration and test together."""
     return 4 * math.sqrt(sum(level * (1 - level) / count for count in counts))
 
 

@@ -148,25 +148,24 @@ def input_weights(data: AnyData) -> Float[np.ndarray, " sensors"]:
 
 
 def trunk_basis(operator: Operator, data: OperatorData) -> Orthonormal:
-    """The operator's basis before any output map, orthonormal in the mean over the points of `data`.
+    """The basis of `free_basis`, orthonormal in the mean over the points."""
+    values, weights = free_basis(operator, data)
+    return SVD()(values, point_weights=weights)
 
-    Where an output map fixes boundary values, these points are left out and its factor is in the weights.
+
+def free_basis(
+    operator: Operator, data: OperatorData
+) -> tuple[Float[np.ndarray, "free functions"], Float[np.ndarray, " free"] | None]:
+    """The operator's basis before any output map, at the points of `data`, and the point weights.
+
+    Where an output map fixes boundary values, these points are left out and its factor is in the weights. Compiled
+    as in `Operator.predict`, so that predictions are in the span to the last bits: where functions are nearly
+    dependent, another order of the same operations changes the span by more than rounding.
     """
-    free = is_free(data.points, operator.output)
     weights = make_fields(data.take(np.arange(1)), operator.trunk.encoder, operator.output, None).point_weights
-    return SVD()(basis_values(operator, data.points)[free], point_weights=weights)
-
-
-def basis_values(
-    operator: Operator, points: Float[np.ndarray, "points coordinates"]
-) -> Float[np.ndarray, "points functions"]:
-    """The operator's basis functions at `points`, in double precision.
-
-    Compiled as in `Operator.predict`, so that predictions are in their span to the last bits: where functions are
-    nearly dependent, another order of the same operations changes the span by more than rounding.
-    """
     with jax.enable_x64(operator.dtype == np.float64):
-        return np.asarray(eqx.filter_jit(Operator.basis)(operator, points), np.float64)
+        values = np.asarray(eqx.filter_jit(Operator.basis)(operator, data.points), np.float64)
+    return values[is_free(data.points, operator.output)], weights
 
 
 # -- samples in the basis

@@ -93,12 +93,12 @@ class Placement:
         condition, asked = self._condition(), self.theory
         verdict = "makes no statement about a single one"
         if condition is not None:
-            says = (
+            statement = (
                 "vacuous, nothing is guaranteed"
                 if condition.is_vacuous
                 else f"failure is at most {condition.failure:.2g}"
             )
-            verdict = f"has r_t = {condition.exponent:.2g} for {condition.sensors}: {says}"
+            verdict = f"has r_t = {condition.exponent:.2g} for {condition.sensors}: {statement}"
         return (
             f"The theory of drawn sensors (assmpt-trunk) {verdict}. For r_t = 1 it asks for "
             f"{asked['christoffel']:,} drawn by Christoffel, or {asked['uniform']:,} drawn uniformly "

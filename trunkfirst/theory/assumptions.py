@@ -7,17 +7,15 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from ..data.array_checks import evenly
 from ..data.operator_data import OperatorData
 from ..encode import make_fields
-from ..error_budget import basis_values, input_weights
+from ..error_budget import free_basis, input_weights
 from ..errors import DataError, TrunkfirstError
 from ..evaluation import predict_at
 from ..networks.layers import Perceptron
 from ..networks.operator import Operator
-from ..output_map import is_free
 from .estimates import coefficient_lipschitz, fill_distances, operator_lipschitz, sensor_gaps
 from .interpolation import branch_lipschitz
 from .optimal_sensors import christoffel, sensor_condition
@@ -72,22 +70,13 @@ def _or_reason(names: tuple[str, ...], measure: Callable[[], list[Assumption]]) 
 # -- trunk
 
 
-def _features(
-    operator: Operator, data: OperatorData
-) -> tuple[Float[np.ndarray, "points functions"], Float[np.ndarray, " points"] | None]:
-    """The basis where the output is not fixed, and the weights there."""
-    free = is_free(data.points, operator.output)
-    fields = make_fields(data.take(np.arange(1)), operator.trunk.encoder, operator.output, None)
-    return basis_values(operator, data.points)[free], fields.point_weights
-
-
 def _sensor_condition(operator: Operator, test: OperatorData, training: OperatorData) -> list[Assumption]:
-    fine, fine_weights = _features(operator, test)
+    fine, fine_weights = free_basis(operator, test)
     found = christoffel(fine, weights=fine_weights)
-    values, weights = _features(operator, training)
+    values, weights = free_basis(operator, training)
     scaled = None if weights is None else weights * len(weights)
     condition = sensor_condition(found, found.functions_at(values), scaled)
-    promise = (
+    statement = (
         "vacuous: the theory makes no statement"
         if condition.is_vacuous
         else "least squares is stable with high probability"
@@ -95,14 +84,14 @@ def _sensor_condition(operator: Operator, test: OperatorData, training: Operator
     stable = "stable" if condition.deviation <= 0.5 else "above 1/2: not known to be stable"
     return [
         Assumption("K_N", condition.largest, f"largest |psi|^2 of {found.rank} functions, at best {found.rank}"),
-        Assumption("r_t", condition.exponent, f"{promise}; {condition.sensors} sensors, at the trained mu*"),
+        Assumption("r_t", condition.exponent, f"{statement}; {condition.sensors} sensors, at the trained mu*"),
         Assumption("|G - I|", condition.deviation, f"of these sensors themselves; {stable}"),
     ]
 
 
 def _decay(operator: Operator, test: OperatorData, training: OperatorData) -> list[Assumption]:
     rows, own = (make_fields(d, operator.trunk.encoder, operator.output, None) for d in (test, training))
-    features, weights = _features(operator, training)
+    features, weights = free_basis(operator, training)
     trunk = christoffel(features, weights=weights)
 
     def decay(within: np.ndarray | None) -> Decay:

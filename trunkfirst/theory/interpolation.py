@@ -109,7 +109,7 @@ def shallow_interpolating_trunk(
 def _modes(outputs: np.ndarray, width: int | None) -> tuple[Float[np.ndarray, "points modes"], int]:
     """The first min(N, r) left singular vectors of the outputs, and N."""
     if width is not None and width < 1:
-        raise ValueRangeError(f"width is {width}; a trunk needs at least 1 function beside the constant")
+        raise ValueRangeError(f"width is {width}; a trunk needs at least 1 function besides the constant")
     modes = principal_directions(outputs, tolerance=1e-14)[:width].T
     return modes, width or modes.shape[1]
 
