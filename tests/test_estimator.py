@@ -1,4 +1,4 @@
-"""The scikit-learn face: scikit-learn's own checks, then what is ours.
+"""The scikit-learn estimator: scikit-learn's own checks, then ours.
 
 Every check runs. Not among them, or run in another way:
 
@@ -24,10 +24,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-import trunkfirst as tf
+import trunkfirst
 from trunkfirst.data import OperatorData
 from trunkfirst.errors import DataError, PrecisionError, UnknownNameError, ValueRangeError, WidthError
-from trunkfirst.estimator import _two_step_deeponet
 
 # Checks with samples of a number of their own, for which everything is compiled anew.
 SLOW = {
@@ -49,22 +48,17 @@ IN_DOUBLE_PRECISION = {"check_estimators_pickle"}
 POINTS = np.linspace(0, 2, 12)
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """Where it does not matter how good a fit is: the smallest networks, and what compiles fastest."""
-
-    def values(data):
-        found = own_values(data)
-        coordinates, *_ = found["trunk"]["architecture"]
-        found["trunk"] |= {"architecture": (coordinates, 2, 1), "minimiser": "adam", "starts": 1}
-        return found
-
-    monkeypatch.setattr(_two_step_deeponet, "own_values", values)
-
-
 def smallest(**parameters):
     """An estimator that is fitted in no time."""
-    return tf.TwoStepDeepONet(**{"branch": "linear", "iterations": 2, **parameters})
+    settings = {
+        "branch": "linear",
+        "encoder": "standardise",
+        "weights": "none",
+        "iterations": 2,
+        "width": 1,
+        "hidden": 2,
+    }
+    return trunkfirst.TwoStepDeepONet(**{**settings, **parameters})
 
 
 def all_checks():
@@ -79,7 +73,6 @@ def all_checks():
                 yield pytest.param(estimator, check, id=title, marks=[pytest.mark.slow] if is_slow else [])
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("estimator", "check"), list(all_checks()))
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     with jax.enable_x64(check.func.__name__ in IN_DOUBLE_PRECISION):
@@ -98,7 +91,9 @@ def cubic_at(a, x):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return tf.TwoStepDeepONet(POINTS, width=4, hidden=6, branch="linear", iterations=60).fit(*cubics())
+    return trunkfirst.TwoStepDeepONet(
+        POINTS, width=4, hidden=6, branch="linear", encoder="standardise", weights="none", iterations=60
+    ).fit(*cubics())
 
 
 def relative(fields, exact):
@@ -126,7 +121,6 @@ def test_score_is_the_mean_over_columns_of_r2(fitted):
     assert fitted.score(a, exact) == pytest.approx(11 / 12, abs=1e-4)
 
 
-@pytest.mark.usefixtures("quick")
 def test_same_seed_same_bits_another_seed_other_ones():
     X, y = cubics()
     one, same, other = (smallest(random_state=seed).fit(X, y).predict(X) for seed in (1, 1, 2))
@@ -136,7 +130,7 @@ def test_same_seed_same_bits_another_seed_other_ones():
 
 def settings(**parameters):
     X, y = cubics()
-    found = tf.TwoStepDeepONet(**parameters)._settings(OperatorData(X, POINTS[:, None], y))
+    found = trunkfirst.TwoStepDeepONet(**parameters)._settings(OperatorData(X, POINTS[:, None], y))
     return found["trunk"], found["branch"], found["loss"]
 
 
@@ -161,13 +155,12 @@ def test_parameters_given_are_those_of_both_networks():
 @pytest.mark.slow
 def test_the_default_branch_is_a_network_that_learns():
     X, y = cubics(60)
-    model = tf.TwoStepDeepONet(POINTS, iterations=200).fit(X, y)
+    model = trunkfirst.TwoStepDeepONet(POINTS, iterations=200).fit(X, y)
     a, exact = cubics(seed=1)
     assert model.result_.diagnostics["branch"]["kind"] == "network"
     assert relative(model.predict(a), exact) < 1e-2
 
 
-@pytest.mark.usefixtures("quick")
 def test_works_in_a_pipeline_and_a_grid_search():
     X, y = cubics()
     search = GridSearchCV(
@@ -187,7 +180,6 @@ def test_a_clone_has_the_parameters_and_nothing_else(fitted):
         twin.predict(cubics()[0])
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_field_at_one_point_is_a_number_a_sample():
     X, y = cubics()
     assert relative(smallest(points=[[0.5, 0.5]]).fit(X, y[:, -1:]).predict(X), y[:, -1:]) < 1e-6
@@ -198,12 +190,12 @@ def test_a_field_at_one_point_is_a_number_a_sample():
     [
         ({"points": POINTS[:5]}, DataError, "y has 12 columns, one for each point, but points has shape"),
         ({"points": [[[0.0]]]}, DataError, "points has shape"),
-        ({"branch": "auto"}, UnknownNameError, "no branch 'auto'; choose one of: network, linear, kernel"),
-        ({"weights": "auto"}, UnknownNameError, "no weights 'auto'"),
-        ({"encoder": "auto"}, UnknownNameError, "no encoder 'auto'"),
+        ({"branch": "magic"}, UnknownNameError, "no branch of kind 'magic'; choose one of: auto, network"),
+        ({"weights": "magic"}, ValueRangeError, "weights is 'magic'"),
+        ({"encoder": "magic"}, UnknownNameError, "no inputs of kind 'magic'"),
         ({"activation": "step"}, UnknownNameError, "no activation 'step'"),
         ({"width": 12}, WidthError, "width N = 12 needs more than N output points"),
-        ({"iterations": 0}, ValueRangeError, "trunk.iterations"),
+        ({"iterations": 0}, ValueRangeError, "iterations is 0"),
     ],
 )
 def test_a_parameter_that_cannot_be_is_named(parameters, error, message):
@@ -229,7 +221,7 @@ def test_a_pickle_is_right_or_refused(fitted):
 def test_without_scikit_learn_the_class_can_be_named_but_not_made():
     script = (
         "import sys; sys.modules['sklearn'] = None\n"
-        "import trunkfirst, trunkfirst.estimator\n"
+        "import trunkfirst\n"
         "from trunkfirst import TwoStepDeepONet\n"
         "try: TwoStepDeepONet()\n"
         "except trunkfirst.errors.MissingExtraError as error: print(error)"

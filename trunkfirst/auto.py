@@ -37,6 +37,7 @@ from .two_step import TwoStep
 # With fewer samples than this one split says little: cross-validation.
 CROSS_VALIDATED = 500
 FOLDS = 5
+_MIN_TO_CHOOSE = 10
 # Iterations of a network in a comparison; more while its decay is chosen, because overfitting must show.
 BRIEF_ITERATIONS = 30
 _LONGER = 2.5
@@ -97,6 +98,9 @@ def choose(method: AbstractMethod, data: RunData, *, seed: int, reporter: Report
     """Choose encoder, branch and weights where the method leaves them open."""
     if not is_open(method):
         return Chosen(method)
+    if data.all_but_test.samples < _MIN_TO_CHOOSE:
+        reporter.say("too few samples to choose on: linear, with standardised inputs")
+        return Chosen(_simplest(method))
     if not len(data.split.validation):
         raise SettingError("choosing needs validation samples: set data.validation_share above 0")
     reporter.say("choosing on validation samples; errors there:")
@@ -360,6 +364,16 @@ def _closed(method: AbstractMethod) -> AbstractMethod:
     """The method with placeholders for what is still open."""
     changes: dict[str, Any] = {"inputs": RawInputs(), "weights": _closed_weights(method)}
     if isinstance(method, TwoStep):
+        changes["branch"] = Linear()
+    return dc.replace(method, **changes)
+
+
+def _simplest(method: AbstractMethod) -> AbstractMethod:
+    """What is open replaced by what needs no choice."""
+    changes: dict[str, Any] = {"weights": _closed_weights(method)}
+    if isinstance(method.inputs, AutoInputs):
+        changes["inputs"] = StandardisedInputs()
+    if isinstance(_branch_of(method), AutoBranch):
         changes["branch"] = Linear()
     return dc.replace(method, **changes)
 

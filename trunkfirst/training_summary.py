@@ -85,13 +85,12 @@ def summarise(data: AnyData, intervals: Intervals | None) -> TrainingSummary:
 
 def training_domain(data: AnyData, summary: TrainingSummary) -> TrainingDomain:
     """The summary as part of an operator, with names and ranges."""
-    inputs, points = data.flat_inputs, summary.points
-    without = np.zeros((0, 1))
+    inputs, points, sensors = data.flat_inputs, summary.points, summary.sensors
     return TrainingDomain(
         points=points,
         coordinate_names=tuple(data.coordinate_names),
         channel_names=tuple(data.channel_names),
-        sensors=tuple(summary.sensors.get(name, without) for name in data.inputs) if summary.sensors else (),
+        sensors=tuple(sensors.values()) if set(sensors) == set(data.inputs) else (),
         input_sizes=tuple(f.values.shape[1] for f in data.inputs.values()),
         input_ranges=np.stack([inputs.min(axis=0), inputs.max(axis=0)]),
         point_ranges=np.stack([points.min(axis=0), points.max(axis=0)]),

@@ -235,7 +235,7 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
 def _load(folder: Path) -> "tuple[Operator, TrainingSummary]":
     """A verified operator and the summary of its training."""
     from ..files.integrity import verify_run
-    from ..networks.storage import load
+    from ..networks.operator import load
     from ..training_summary import read_summary
 
     verify_run(folder)

@@ -16,8 +16,7 @@ from ..errors import UsageError
 from ..files.integrity import verify_run
 from ..files.text_files import read_json
 from ..linear.orthonormalise import relative_errors
-from ..networks.operator import Operator
-from ..networks.storage import load
+from ..networks.operator import Operator, load
 from ..training_summary import TrainingSummary, read_summary
 from .explorer_controls import Controls, Group, make_controls
 from .explorer_fields import Drawing, Sample, Table, Tested, make_drawing, make_table, read_tested

@@ -15,8 +15,7 @@ from ..data.array_checks import evenly
 from ..errors import MissingExtraError, PrecisionError, UnknownNameError, UsageError
 from ..files.integrity import atomic_write
 from ..linear.orthonormalise import relative_errors
-from ..networks.operator import Operator
-from ..networks.storage import load
+from ..networks.operator import Operator, load
 from ..training_summary import read_summary
 from .explorer import explorer_page
 from .explorer_controls import training_inputs

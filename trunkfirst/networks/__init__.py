@@ -38,8 +38,7 @@ from .layers import (
     rounded,
     side_by_side,
 )
-from .operator import Operator
-from .storage import load, save
+from .operator import Operator, Prediction, load, save
 from .training_domain import TrainingDomain
 
 __all__ = [
@@ -65,6 +64,7 @@ __all__ = [
     "Perceptron",
     "Periodic",
     "PredictOnlyBranch",
+    "Prediction",
     "ProductFeatures",
     "QuadratureProjection",
     "SkipFeatures",

@@ -4,7 +4,8 @@ import dataclasses as dc
 import html
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias, overload
 
 import equinox as eqx
 import jax
@@ -12,11 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from ..data.data_display import Panel, plot_panels
 from ..encoders import AbstractEncoder
 from ..errors import DataError, PrecisionError, UsageError
+from ..intervals import intervals_from, novelty_from
 from ..output_map import OutputMap
 from .branches import Branch, FeatureBranch, PredictOnlyBranch
 from .layers import Perceptron, Trunk, count_parameters
+from .storage import read_operator, write_operator
 from .training_domain import TrainingDomain, checked_rows
 
 # Lists or arrays of numbers; checked in the methods, with messages that name the array and the axis.
@@ -26,6 +30,20 @@ Fields: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples point
 
 # The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
 _BLOCK_NUMBERS = 2**24
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Prediction:
+    """Predicted outputs with an interval of a given level at every point.
+
+    `values`, `lower` and `upper` have the shape of the outputs; `is_outlier` (samples,) marks inputs outside the
+    range of the training inputs, whose predictions are unreliable.
+    """
+
+    values: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    is_outlier: np.ndarray
 
 
 class Operator(eqx.Module):
@@ -39,11 +57,9 @@ class Operator(eqx.Module):
     >>> import numpy as np
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
-    >>> data = trunkfirst.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
-    >>> network = trunkfirst.TrunkSettings((1, 20, 6), "tanh", "xavier")
-    >>> trunk = trunkfirst.ProjectedTrunk(network, iterations=50, starts=1)
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.LinearRidge())
-    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method).operator
+    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="standardise", weights="none")
+    >>> operator = trunkfirst.fit(a, a @ np.stack([np.sin(3 * x), x**2]), x[:, None], method=method).operator
     >>> operator.predict(a[:3], np.linspace(0, 1, 200)[:, None]).shape  # any points
     (3, 200)
     >>> operator.gradient(a[:3], x[:, None]).shape  # one derivative for each coordinate
@@ -108,12 +124,19 @@ class Operator(eqx.Module):
             branch = _with_last_layer_times(self.branch, T)
         return dc.replace(self, branch=branch, transform=None)
 
-    def predict(self, inputs: Inputs, points: Points | None = None) -> np.ndarray:
+    @overload
+    def predict(self, inputs: Inputs, points: Points | None = None, *, interval: None = None) -> np.ndarray: ...
+    @overload
+    def predict(self, inputs: Inputs, points: Points | None = None, *, interval: float) -> "Prediction": ...
+    def predict(
+        self, inputs: Inputs, points: Points | None = None, *, interval: float | None = None
+    ) -> "np.ndarray | Prediction":
         """Predict the outputs of new inputs.
 
         `inputs` (samples, sensors) is an array or list, or a mapping from the names of the input functions to
         these. `points` (points, coordinates) are those of training by default; a warning says if some lie outside
         the training domain. Returns an array (samples, points), or (samples, points, channels) with channels.
+        With `interval`, a level such as 0.9, returns a `Prediction` with lower and upper bounds and outliers.
         Raises a `DataError` for wrong sizes and for values that are not finite.
 
         Computes in the precision of the operator, in blocks of samples, so that memory is bounded.
@@ -124,7 +147,37 @@ class Operator(eqx.Module):
         with jax.enable_x64(self.dtype == jnp.float64):
             basis = eqx.filter_jit(Operator.basis)(bare, places)
             blocks = _blocks(len(rows), len(basis) * (self.channels or 1))
-            return np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
+            values = np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
+        return values if interval is None else self._with_interval(values, rows, places, interval)
+
+    def _with_interval(
+        self, values: np.ndarray, inputs: np.ndarray, points: np.ndarray, level: float
+    ) -> "Prediction":
+        extras = {} if self.domain is None else dict(self.domain.extras)
+        intervals, novelty = intervals_from(extras), novelty_from(extras)
+        if intervals is None:
+            raise UsageError("this operator has no prediction intervals; fit it with intervals=True")
+        half = intervals.half_width(points, level)
+        is_outlier = np.zeros(len(inputs), bool) if novelty is None else novelty.is_outlier(inputs)
+        return Prediction(values, values - half, values + half, is_outlier)
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the operator into `folder`, which is created if necessary; `trunkfirst.load` reads it back.
+
+        Returns the folder. Raises a `PredictOnlyError` for an operator around a scikit-learn estimator and an
+        `OutputNotWritableError` if the folder cannot be created.
+        """
+        return write_operator(self, folder)
+
+    def plot(self, inputs: Inputs) -> np.ndarray:
+        """Draw predictions of the first three inputs at the training points; returns the matplotlib axes."""
+        rows, domain = self._checked_inputs(inputs)[:3], self.domain or TrainingDomain()
+        points, values = self._checked_points(None), self.predict(rows)
+        fields = np.moveaxis(values, 2, 0) if values.ndim == 3 else values[None]
+        names = domain.channel_names or tuple(f"output {channel}" for channel in range(len(fields)))
+        axes = domain.coordinate_names
+        panels = [Panel(name, field, points, axes) for name, field in zip(names, fields, strict=True)]
+        return plot_panels(panels, np.arange(len(rows)))
 
     def gradient(self, inputs: Inputs, points: Points | None = None) -> np.ndarray:
         """Derivatives of the outputs with respect to the coordinates of the points.
@@ -249,6 +302,30 @@ class Operator(eqx.Module):
         if columns is not None and array.shape[1] != columns:
             raise DataError(f"{name}: expected {columns} columns on axis 1, as in training, got {array.shape[1]}")
         return array
+
+
+def save(operator: Operator, folder: Path | str) -> Path:
+    """Write an operator into `folder`: see `Operator.save`."""
+    return operator.save(folder)
+
+
+def load(folder: Path | str) -> Operator:
+    """Read an operator from a model folder or from a run folder that holds one in `model/`.
+
+    Verifies the checksums, every shape, and that the parts fit together; raises a `CorruptFileError` otherwise.
+
+    >>> import numpy as np
+    >>> import trunkfirst
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="standardise", weights="none")
+    >>> operator = trunkfirst.fit(a, a @ np.stack([np.sin(3 * x), x**2]), x[:, None], method=method).operator
+    >>> folder = operator.save("model")
+    >>> again = trunkfirst.load("model")
+    >>> bool((again.predict(a) == operator.predict(a)).all())
+    True
+    """
+    return read_operator(folder, Operator)
 
 
 def _blocks(count: int, numbers: int) -> list[slice]:

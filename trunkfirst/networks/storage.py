@@ -1,7 +1,7 @@
 """An operator on disk: `model.json` describes its parts, `model.safetensors` holds the arrays, and
 `MANIFEST.sha256` the checksums of both.
 
-Loading runs no code from the file: `_PARTS` lists the classes that a file may name.
+Loading runs no code from the file: `PARTS` lists the classes that a file may name besides the operator's own.
 """
 
 import dataclasses as dc
@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import equinox as eqx
 import jax
@@ -24,8 +24,9 @@ from ..files.integrity import atomic_write, inside, open_file, verify_manifest, 
 from ..files.text_files import parse_json, read_json, write_json
 from . import branches, layers
 from .branches import PredictOnlyBranch
-from .operator import Operator
 from .training_domain import TrainingDomain
+
+T = TypeVar("T")
 
 FORMAT = 1
 _DESCRIPTION, _WEIGHTS = "model.json", "model.safetensors"
@@ -34,10 +35,9 @@ _LONGEST_HEADER = 2**21
 # Fields of parts and entries of lists; a network of a hundred layers has about 500.
 _MOST_ITEMS = 2_000
 # The classes that a file may name.
-_PARTS: dict[str, type] = {
+PARTS: dict[str, type] = {
     part.__name__: part
     for part in (
-        Operator,
         TrainingDomain,
         layers.Trunk,
         layers.Perceptron,
@@ -65,7 +65,7 @@ _PARTS: dict[str, type] = {
 _MAY_BE_INFINITE = ("deviation", "extras")
 
 
-def save(operator: Operator, folder: Path | str) -> Path:
+def write_operator(operator: Any, folder: Path | str) -> Path:
     """Write `model.safetensors`, `model.json` and their manifest into `folder`, which is created if necessary.
 
     Returns the folder. Raises a `PredictOnlyError` for an operator around a scikit-learn estimator and an
@@ -89,24 +89,8 @@ def save(operator: Operator, folder: Path | str) -> Path:
     return folder
 
 
-def load(folder: Path | str) -> Operator:
-    """Read an operator from a model folder or from a run folder that holds one in `model/`.
-
-    Verifies the checksums, every shape, and that the parts fit together; raises a `CorruptFileError` otherwise.
-
-    >>> import numpy as np
-    >>> import trunkfirst
-    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
-    >>> data = trunkfirst.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
-    >>> network = trunkfirst.TrunkSettings((1, 20, 6), "tanh", "xavier")
-    >>> trunk = trunkfirst.ProjectedTrunk(network, iterations=50, starts=1)
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.LinearRidge())
-    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method).operator
-    >>> folder = trunkfirst.save(operator, "model")
-    >>> again = trunkfirst.load("model")
-    >>> bool((again.predict(a, x[:, None]) == operator.predict(a, x[:, None])).all())
-    True
-    """
+def read_operator(folder: Path | str, operator_type: type[T]) -> T:
+    """Read an operator from a model folder or from a run folder that holds one in `model/`."""
     folder = Path(folder)
     if not (folder / _DESCRIPTION).exists() and (folder / "model").is_dir():
         folder = folder / "model"
@@ -118,8 +102,8 @@ def load(folder: Path | str) -> Operator:
     arrays = _read_weights(inside(folder, _WEIGHTS), header.get("sha256"))
     try:
         with jax.enable_x64(True):
-            restorer = _Restorer(arrays)
-            operator = restorer.restore(header["operator"], Operator)
+            restorer = _Restorer(arrays, operator_type)
+            operator = restorer.restore(header["operator"], operator_type)
             restorer.check_complete()
             _check_predictions(operator)
     except Exception as error:  # a crafted file can make any part fail in any way
@@ -167,8 +151,9 @@ def _describe(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
 class _Restorer:
     """Builds parts from their descriptions; every value must have the type of its field."""
 
-    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+    def __init__(self, arrays: dict[str, np.ndarray], root: type) -> None:
         self._arrays = arrays
+        self._parts = PARTS | {root.__name__: root}
         self._used: set[str] = set()
         self._count = 0
 
@@ -204,9 +189,9 @@ class _Restorer:
         return self._part(description)
 
     def _part(self, description: dict[str, Any]) -> Any:
-        if description["part"] not in _PARTS:
+        if description["part"] not in self._parts:
             raise ValueError(f"unknown part {description['part']!r}")
-        part = _PARTS[description["part"]]
+        part = self._parts[description["part"]]
         hints = get_type_hints(part)
         fields = {name: self.restore(item, hints[name], name) for name, item in description["fields"].items()}
         return part(**fields)
@@ -248,7 +233,7 @@ def _fits(value: Any, hint: Any) -> bool:
     return isinstance(value, hint)
 
 
-def _check_predictions(operator: Operator) -> None:
+def _check_predictions(operator: Any) -> None:
     """Check that the parts predict together; only shapes are computed."""
     if not operator.input_names or (operator.channels is not None and operator.channels < 1):
         raise ValueError("input_names or channels are none")

@@ -18,8 +18,7 @@ from ..error_budget import nearest_samples
 from ..errors import DataError, UsageError
 from ..files.npz import write_npz
 from ..files.text_files import write_json
-from ..networks.operator import Operator
-from ..networks.storage import load
+from ..networks.operator import Operator, load
 from ..problems.generate import get_problem, make_data
 from ..problems.meshes import grid_square
 from ..progress import Reporter, Silent

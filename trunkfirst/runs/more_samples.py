@@ -16,8 +16,7 @@ from ..evaluation import evaluate
 from ..fields import TrunkResult
 from ..files.text_files import read_json
 from ..fitting import resolve
-from ..networks.operator import Operator
-from ..networks.storage import load
+from ..networks.operator import Operator, load
 from ..progress import Reporter, Silent
 from ..run_data import DataSettings, RunData, read_samples, split_data
 from ..settings import merge

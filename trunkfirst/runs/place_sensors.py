@@ -12,8 +12,7 @@ from jaxtyping import Float
 from ..data.named_arrays import AnyData
 from ..data.operator_data import OperatorData
 from ..errors import DataError, TrunkfirstError, UnknownNameError, UsageError, ValueRangeError
-from ..networks.operator import Operator
-from ..networks.storage import load
+from ..networks.operator import Operator, load
 from ..run_data import RunData, load_run_data
 from ..theory.optimal_sensors import (
     Christoffel,

@@ -22,8 +22,7 @@ from ..fitting import FitResult, train
 from ..method import AbstractMethod
 from ..networks.branches import Branch
 from ..networks.layers import Perceptron
-from ..networks.operator import Operator
-from ..networks.storage import save
+from ..networks.operator import Operator, save
 from ..progress import Reporter, Silent
 from ..regressors.active_neurons import ActiveNeurons
 from ..run_data import RunData, load_run_data

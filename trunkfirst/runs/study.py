@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from ..data.array_checks import evenly
 from ..data.operator_data import OperatorData
 from ..errors import DataError, ValueRangeError
-from ..networks.storage import load
+from ..networks.operator import load
 from ..problems.generate import get_problem, make_data
 from ..progress import Reporter, Silent
 from ..regressors.ridge import Kernel

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from ..exporters.jaxpr import trace
 from ..files.integrity import verify_run
-from ..networks.storage import load
+from ..networks.operator import load
 from ..training_summary import read_summary
 
 LEVEL = 0.9
