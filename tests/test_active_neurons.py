@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from trunkfirst.errors import DataError, UnknownNameError, ValueRangeError
+from trunkfirst.errors import DataError, ValueRangeError
 from trunkfirst.minimisers import LogEntry
 from trunkfirst.networks import Perceptron
 from trunkfirst.regressors.active_neurons import ActiveNeurons
@@ -154,7 +154,7 @@ def test_single_precision_comes_back_as_such():
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"mode": "random"}, UnknownNameError),
+        ({"mode": "random"}, ValueRangeError),
         ({"width": 0}, ValueRangeError),
         ({"iterations": 0}, ValueRangeError),
         ({"ridge": 0.0}, ValueRangeError),
@@ -174,4 +174,4 @@ def test_wrong_data_are_refused():
 
 
 def test_the_shortest_fit_is_one_exchange():
-    assert dc.replace(SMALL, mode="sweep").briefly() == dc.replace(SMALL, iterations=1)
+    assert dc.replace(SMALL, mode="sweep").with_minimal_budget() == dc.replace(SMALL, iterations=1)

@@ -236,7 +236,7 @@ def test_a_product_needs_an_encoder_for_each_input():
         ridge=0.0001,
         decay=0.0,
     )
-    with pytest.raises(SettingError, match=r"several input functions.*f=standardise,g=standardise"):
+    with pytest.raises(SettingError, match=r"several input functions.*per-input"):
         fit_branch(
             product_of_two(20, 0),
             TwoStep(

@@ -85,7 +85,7 @@ def test_every_part_equals_brute_force(weights: np.ndarray | None):
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch):
     test, at_sensors = smooth(FINE), smooth(SENSORS)
     whole = error_budget(an_operator(), test, at_sensors, nearest=(test, at_sensors))
-    monkeypatch.setattr("trunkfirst.evaluation.budget._BLOCK", 2 * len(FINE))
+    monkeypatch.setattr("trunkfirst.error_budget._BLOCK", 2 * len(FINE))
     parts = error_budget(an_operator(), test, at_sensors, nearest=(test, at_sensors))
     assert parts.total == pytest.approx(whole.total, rel=1e-12, abs=0)
     assert parts.nearest_sample is not None

@@ -41,7 +41,7 @@ def test_fields_of_one_channel_are_the_data():
     assert isinstance(fields, Fields)
     assert np.array_equal(fields.points, data.points)
     assert np.array_equal(fields.outputs, data.outputs)
-    assert (fields.channels, fields.samples, fields.sample_weights) == (None, 12, None)
+    assert (fields.channels, fields.rows, fields.sample_weights) == (None, 12, None)
 
 
 def test_channels_run_faster_than_samples():

@@ -10,12 +10,11 @@ from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData
 from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.fitting import FitResult
+from trunkfirst.fitting import FitResult, prediction_intervals
 from trunkfirst.intervals import (
     LEVELS,
     Intervals,
     Novelty,
-    conformal_intervals,
     conformal_quantile,
     fit_novelty,
     intervals_from,
@@ -54,7 +53,7 @@ def result() -> FitResult:
 
 @pytest.fixture(scope="module")
 def intervals(result: FitResult) -> Intervals:
-    return conformal_intervals(surprising(SAMPLES, 0), METHOD, result)
+    return prediction_intervals(surprising(SAMPLES, 0), METHOD, result)
 
 
 def binomial(level: float, *counts: int) -> float:
@@ -125,7 +124,7 @@ def test_a_level_that_is_not_known_is_refused(intervals: Intervals, level: float
 
 def test_every_channel_has_its_widths():
     data = surprising(60, 0, channels=2)
-    found = conformal_intervals(data, METHOD, fit_branch(data, METHOD))
+    found = prediction_intervals(data, METHOD, fit_branch(data, METHOD))
     assert found.pointwise.shape == (3, 25, 2)
     assert np.allclose(found.pointwise[..., 1], 2 * found.pointwise[..., 0], rtol=1e-3)
     assert found.half_width(np.zeros((4, 1)), 0.8).shape == (4, 2)
@@ -133,7 +132,7 @@ def test_every_channel_has_its_widths():
 
 def test_few_samples_promise_little():
     data = surprising(12, 0)
-    found = conformal_intervals(data, METHOD, fit_branch(data, METHOD, known_trunk(functions=3)))
+    found = prediction_intervals(data, METHOD, fit_branch(data, METHOD, known_trunk(functions=3)))
     assert np.isfinite(found.field_bound(0.9))
     assert np.isinf(found.field_bound(0.95))
 

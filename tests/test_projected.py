@@ -46,7 +46,7 @@ def decaying(samples: int = 40, points: int = 60, seed: int = 0) -> OperatorData
 
 def projected(data: OperatorData, iterations: int = 60, **options):
     with jax.enable_x64(True):
-        method = NetworkTrunk(**TRUNK, iterations=iterations, starts=8, **options)
+        method = NetworkTrunk(**{**TRUNK, "iterations": iterations, "starts": 8, **options})
         return method.fit(as_fields(data), dtype=np.dtype(np.float64), key=jr.key(0))
 
 
@@ -78,7 +78,7 @@ def test_the_architecture_is_kept(width: int):
             as_fields(decaying()), dtype=np.dtype(np.float64), key=jr.key(1)
         )
         Phi = np.asarray(result.trunk(jnp.asarray(decaying().points)))
-    assert result.trunk.network.architecture == settings.architecture
+    assert result.trunk.network.architecture == (2, 12, width)
     assert Phi.shape[1] == width + 1
     assert result.loss == pytest.approx(np.mean((result.coefficients @ Phi.T - decaying().outputs) ** 2))
 
@@ -109,7 +109,7 @@ def test_a_weight_of_two_is_a_sample_given_twice():
     weights = np.r_[2.0, np.ones(19)]
     weighted = OperatorData(inputs=data.inputs, points=data.points, outputs=data.outputs, sample_weights=weights)
     with jax.enable_x64(True):
-        network = TRUNK.make(dtype=np.dtype(np.float64), key=jr.key(0)).network
+        network = NetworkTrunk(**TRUNK).make(as_fields(data), dtype=np.dtype(np.float64), key=jr.key(0)).network
         values = []
         for part in (twice, weighted):
             problem = separable(part, 0.0)
@@ -132,7 +132,7 @@ def test_other_norms_are_polished_on_their_own_loss(p: float):
 def test_a_projected_branch_beats_adam():
     data = decaying()
     inputs = StandardisedInputs("inverse")
-    common = {"inputs": inputs, "is_relative": True}
+    common = {"inputs": inputs, "weights": "relative", "coordinates": Coordinates(rescale=False)}
     trunk = NetworkTrunk(**TRUNK, iterations=60, starts=1)
     network = {"hidden": (20,), "activation": "tanh", "initialisation": "xavier"}
     good = fit_method(

@@ -151,7 +151,7 @@ def known_basis(data: ScatteredData) -> tuple[np.ndarray, np.ndarray, ScatteredF
     with jax.enable_x64(True):
         Phi = np.asarray(trunk(jnp.asarray(fields.points)))
         A = np.asarray(scattered_problem(fields, 1e-5, DOUBLE).coefficients(Searched(trunk.network, False)))
-    return Phi, A.reshape(fields.samples, -1), fields
+    return Phi, A.reshape(fields.rows, -1), fields
 
 
 def test_the_basis_is_orthonormal_over_the_pooled_points():

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.random as jr
@@ -29,13 +29,10 @@ from .monolithic import Monolithic
 from .progress import Reporter, Silent
 from .run_data import RunData
 from .sizing import with_sizes, within_minutes
-from .trained import Trained, html_table, plot_losses
+from .trained import Trained
 from .training_summary import TrainingSummary, summarise, training_domain
 from .trunks import reuse_trunk
 from .two_step import TwoStep
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Beyond this condition number, single precision leaves a projected gradient fewer than three digits.
 _MAX_CONDITION_SINGLE = 1e4
@@ -63,33 +60,15 @@ class FitResult(Trained):
     folder: Path | None = None
 
     def summary(self) -> dict[str, str]:
-        """The numbers to look at first, in words."""
-        trunk, branch = self.diagnostics["trunk"], self.diagnostics["branch"]
-        learned = f"{branch['kind']}, loss {branch['loss']:.2e}" if branch else "trained with the trunk"
-        rows = {
-            "status": self.status,
-            "method": self.method.name,
-            "inputs": str(self.method.inputs),
-            "branch": learned,
-            "trunk loss": f"{trunk['loss']:.2e}",
-            "rank": str(trunk["rank"]),
-        }
+        rows = {"method": self.method.name, "inputs": str(self.method.inputs), **super().summary()}
         if self.validation_error is not None:
             rows["validation error"] = f"{self.validation_error:.2e}"
         if self.evaluation is not None:
             rows["test error"] = f"{self.evaluation.errors.mean():.2e}"
         return rows | {"seconds": f"{self.seconds:.1f}"}
 
-    def __repr__(self) -> str:
-        return f"FitResult({', '.join(f'{name}: {value}' for name, value in self.summary().items())})"
-
-    def _repr_html_(self) -> str:
-        """The same as a table; notebooks ask for it."""
-        return html_table(self.summary())
-
-    def plot(self) -> list["Axes"]:
-        """Draw the losses against iterations with matplotlib, one panel a step; returns the panels."""
-        return plot_losses(self.history)
+    # A dataclass that inherits from another makes its own unless it is said here.
+    __repr__ = Trained.__repr__
 
 
 def train(
@@ -125,7 +104,7 @@ def train(
     warnings = precision_warnings(chosen.method, trained, samples)
     for warning in warnings:
         reporter.say(f"warning: {warning}")
-    found = _intervals(samples, chosen.method, trained, seed) if intervals else None
+    found = prediction_intervals(samples, chosen.method, trained, seed=seed) if intervals else None
     summary = summarise(samples, found)
     operator = dc.replace(trained.operator, domain=training_domain(samples, summary))
     trained = dc.replace(trained, operator=operator)
@@ -203,7 +182,9 @@ def _validation_error(data: RunData, trained: Trained, chosen: Chosen) -> float 
     return None if chosen.choice is None else chosen.choice.error
 
 
-def _intervals(samples: AnyData, method: AbstractMethod, trained: Trained, seed: int) -> Intervals | None:
+def prediction_intervals(
+    samples: AnyData, method: AbstractMethod, trained: Trained, *, seed: int = 0
+) -> Intervals | None:
     """From branches that are fitted again without a fifth of the samples each; the trunk has seen all of them."""
     if trained.status != "finished" or not isinstance(samples, OperatorData) or not isinstance(method, TwoStep):
         return None

@@ -19,7 +19,7 @@ import pydantic
 from pydantic import Field
 from pydantic_core import PydanticSerializationError, core_schema
 
-from .errors import SettingError, UnknownNameError, ValueRangeError
+from .errors import SettingError, TrunkfirstError, UnknownNameError, ValueRangeError
 
 __all__ = [
     "Field",
@@ -134,7 +134,9 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
         return UnknownNameError(f"{name} of kind", str(first["ctx"]["tag"]), tuple(expected))
     if first["type"] in ("missing", "missing_argument"):
         return SettingError(f"setting {name!r} is missing")
-    if isinstance(cause := first.get("ctx", {}).get("error"), Exception):
+    if isinstance(cause := first.get("ctx", {}).get("error"), TrunkfirstError):
+        return cause
+    if isinstance(cause, Exception):
         return ValueRangeError(f"{name}: {cause}" if name else str(cause))
     return ValueRangeError(f"setting {name} is {first['input']!r}: {first['msg'].lower()}")
 

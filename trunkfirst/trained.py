@@ -29,6 +29,30 @@ class Trained:
     trunk_result: TrunkResult | None = None
     """Step 1 of a two-step fit: pass it to `fit` again to try another step 2 on the same trunk."""
 
+    def summary(self) -> dict[str, str]:
+        """The numbers to look at first, in words."""
+        trunk, branch = self.diagnostics["trunk"], self.diagnostics["branch"]
+        seconds = trunk["seconds"] + (branch["seconds"] if branch else 0.0)
+        return {
+            "status": self.status,
+            "trunk loss": f"{trunk['loss']:.2e}",
+            "rank": str(trunk["rank"]),
+            "branch": f"{branch['kind']}, loss {branch['loss']:.2e}" if branch else "trained with the trunk",
+            "seconds": f"{seconds:.1f}",
+        }
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{name}: {value}" for name, value in self.summary().items())
+        return f"{type(self).__name__}({rows})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table; notebooks ask for it."""
+        return html_table(self.summary())
+
+    def plot(self) -> list["Axes"]:
+        """Draw the losses against iterations with matplotlib, one panel a step; returns the panels."""
+        return plot_losses(self.history)
+
 
 def trunk_diagnostics(
     *,
@@ -51,20 +75,6 @@ def trunk_diagnostics(
 
 
 _TITLES = {"trunk": "Step 1: trunk", "branch": "Step 2: branch", "monolithic": "Trunk and branch at once"}
-
-
-def summary_rows(status: str, diagnostics: Mapping[str, Any]) -> dict[str, str]:
-    """What one wants to know first, in words."""
-    trunk, branch = diagnostics["trunk"], diagnostics["branch"]
-    seconds = trunk["seconds"] + (branch["seconds"] if branch else 0.0)
-    learned = f"{branch['kind']}, loss {branch['loss']:.2e}" if branch else "trained with the trunk"
-    return {
-        "status": status,
-        "trunk loss": f"{trunk['loss']:.2e}",
-        "rank": str(trunk["rank"]),
-        "branch": learned,
-        "seconds": f"{seconds:.1f}",
-    }
 
 
 def html_table(rows: Mapping[str, str]) -> str:

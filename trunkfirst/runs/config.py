@@ -38,7 +38,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if self.problem is not None and self.data.file is not None:
-            raise ValueError("give either a problem by name or data.file, and not both")
+            raise ValueRangeError("give either a problem by name or data.file, and not both")
 
     @property
     def name(self) -> str:
