@@ -202,6 +202,4 @@ def test_scattered_outputs_have_no_predictive_coordinates():
     points = [RNG.uniform(size=(4, 2)) for _ in range(20)]
     scattered = scattered_from_lists(inputs, points, [np.ones(4)] * 20)
     assert not any("predictive" in name for name in names_of(scattered))
-    assert any(
-        "predictive" in name for name in encoding_candidates(OperatorData(inputs, points[0], np.ones((20, 4))))
-    )
+    assert any("predictive" in name for name in names_of(OperatorData(inputs, points[0], np.ones((20, 4)))))

@@ -14,7 +14,7 @@ from .data.operator_data import OperatorData
 from .data.scattered_data import ScatteredData
 from .encode import make_fields
 from .encoders import AbstractEncoder
-from .fields import trunk_values
+from .fields import Fields, trunk_values
 from .linear.low_rank import principal_directions
 from .linear.orthonormalise import SVD, projection, relative_errors
 from .networks.layers import Trunk
@@ -129,6 +129,7 @@ def conditional_optimum(operator: Operator, data: AnyData) -> Outputs:
         if isinstance(fields, ScatteredFields):
             coefficients = _scattered_least_squares(features, fields).reshape(data.samples, -1)
             return operator.scattered_fields(coefficients, np.nan_to_num(data.points))
+        assert isinstance(fields, Fields)
         basis = SVD()(features, point_weights=fields.point_weights)
         best = projection(fields.outputs, basis.values, point_weights=fields.point_weights)
         return _physical(operator, best, data)
@@ -149,7 +150,7 @@ def _scattered_least_squares(
     features: Float[np.ndarray, "points rank"], fields: ScatteredFields
 ) -> Float[np.ndarray, "rows rank"]:
     channels = fields.channels or 1
-    best = np.empty((fields.samples, features.shape[1]))
+    best = np.empty((fields.rows, features.shape[1]))
     for row, u in enumerate(fields.outputs):
         places, weights = fields.places[row // channels], fields.weights[row // channels]
         roots = np.sqrt(weights)[:, None]

@@ -73,7 +73,8 @@ def fit(
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
     >>> u = a @ np.stack([np.sin(3 * x), x**2])
     >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="standardise", weights="none")
+    >>> inputs = trunkfirst.StandardisedInputs()
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs=inputs, weights="none")
     >>> result = trunkfirst.fit(a[:30], u[:30], x[:, None], method=method)
     >>> result.status
     'finished'
