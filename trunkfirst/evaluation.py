@@ -1,7 +1,7 @@
 """Errors of an operator on unseen samples, of its best possible branch, and of a kernel regression."""
 
 import dataclasses as dc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
+from .data.data_display import html_table
 from .data.named_arrays import AnyData
 from .data.operator_data import OperatorData
 from .data.scattered_data import ScatteredData
@@ -23,6 +24,9 @@ from .output_map import is_free
 from .regressors.ridge import Kernel
 from .scattered import ScatteredFields
 from .weights import relative_weights
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Errors = Float[np.ndarray, " samples"]
 Outputs = Float[np.ndarray, "samples points"] | Float[np.ndarray, "samples points channels"]
@@ -61,6 +65,38 @@ class Evaluation:
         if self.channel_errors is not None:
             numbers["channels"] = {name: float(errors.mean()) for name, errors in self.channel_errors.items()}
         return numbers
+
+    def _rows(self) -> dict[str, str]:
+        errors = {"error": self.errors, "best possible with this trunk": self.optimal_errors}
+        errors |= (
+            {} if self.reference_errors is None else {"error against the finer solution": self.reference_errors}
+        )
+        errors |= {} if self.channel_errors is None else self.channel_errors
+        return {
+            name: f"mean {each.mean():.2e}, median {np.median(each):.2e}, max {each.max():.2e}"
+            for name, each in errors.items()
+        }
+
+    def __repr__(self) -> str:
+        rows = "; ".join(f"{name}: {value}" for name, value in self._rows().items())
+        return f"Evaluation({len(self.errors)} samples; {rows})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table; notebooks ask for it."""
+        rows = [f"{name}: {value}" for name, value in self._rows().items()]
+        return html_table("Evaluation", [f"{len(self.errors)} samples", *rows])
+
+    def plot(self) -> "Axes":
+        """Draw the sorted errors of all samples with matplotlib, with the best possible ones; returns the axes."""
+        import matplotlib.pyplot as plt
+
+        _, axes = plt.subplots(figsize=(4.5, 3.2), layout="constrained")
+        share = np.linspace(0, 100, len(self.errors))
+        axes.semilogy(share, np.sort(self.errors), label="operator")
+        axes.semilogy(share, np.sort(self.optimal_errors), "--", label="best possible with this trunk")
+        axes.set(xlabel="samples with a smaller error (%)", ylabel="relative l2 error")
+        axes.legend()
+        return axes
 
 
 def evaluate(operator: Operator, data: AnyData) -> Evaluation:

@@ -1,10 +1,10 @@
 """What a method returns: an operator and how it was made."""
 
 import dataclasses as dc
-import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .data.data_display import html_table
 from .fields import TrunkResult
 from .minimisers.loop import Status
 from .networks.operator import Operator
@@ -47,7 +47,8 @@ class Trained:
 
     def _repr_html_(self) -> str:
         """The same as a table; notebooks ask for it."""
-        return html_table(self.summary())
+        rows = [f"{name}: {value}" for name, value in self.summary().items()]
+        return html_table(type(self).__name__, [self.status, *rows])
 
     def plot(self) -> list["Axes"]:
         """Draw the losses against iterations with matplotlib, one panel a step; returns the panels."""
@@ -75,15 +76,6 @@ def trunk_diagnostics(
 
 
 _TITLES = {"trunk": "Step 1: trunk", "branch": "Step 2: branch", "monolithic": "Trunk and branch at once"}
-
-
-def html_table(rows: Mapping[str, str]) -> str:
-    """A table of two columns, names on the left."""
-    cells = (
-        f'<tr><th style="text-align: left">{html.escape(name)}</th><td>{html.escape(value)}</td></tr>'
-        for name, value in rows.items()
-    )
-    return f"<table>{''.join(cells)}</table>"
 
 
 def plot_losses(history: Sequence[LogEntry]) -> list["Axes"]:

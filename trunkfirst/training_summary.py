@@ -90,6 +90,7 @@ def training_domain(data: AnyData, summary: TrainingSummary) -> TrainingDomain:
         points=points,
         coordinate_names=tuple(data.coordinate_names),
         channel_names=tuple(data.channel_names),
+        units=dict(data.units),
         sensors=tuple(sensors.values()) if set(sensors) == set(data.inputs) else (),
         input_sizes=tuple(f.values.shape[1] for f in data.inputs.values()),
         input_ranges=np.stack([inputs.min(axis=0), inputs.max(axis=0)]),

@@ -1,7 +1,6 @@
 """The operator: everything that is needed to predict, in physical units."""
 
 import dataclasses as dc
-import html
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..data.data_display import Panel, plot_panels
+from ..data.data_display import Panel, html_table, plot_panels
 from ..encoders import AbstractEncoder
 from ..errors import DataError, PrecisionError, UsageError
 from ..intervals import intervals_from, novelty_from
@@ -236,11 +235,9 @@ class Operator(eqx.Module):
         return f"Operator({', '.join(f'{name}: {text}' for name, text in self._summary().items())})"
 
     def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
-            for name, text in self._summary().items()
-        )
-        return f"<table><caption>Operator</caption>{cells}</table>"
+        """The same as a table; notebooks ask for it."""
+        rows = [f"{name}: {text}" for name, text in self._summary().items()]
+        return html_table("Operator", [f"rank {self.rank}", *rows])
 
     def _summary(self) -> dict[str, str]:
         domain = self.domain or TrainingDomain()
