@@ -45,7 +45,7 @@ def test_a_table_escapes_what_it_is_given():
     result = fitted("two-step")
     branch = {**result.diagnostics["branch"], "kind": "<b>"}
     odd = dc.replace(result, diagnostics={**result.diagnostics, "branch": branch})
-    assert "<td>&lt;b&gt;, loss" in odd._repr_html_()
+    assert ">&lt;b&gt;, loss" in odd._repr_html_()
 
 
 @pytest.mark.usefixtures("_headless")
