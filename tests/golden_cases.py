@@ -377,7 +377,12 @@ def model_numbers(name: str, folder: Path, noise: float = 0.0, seed: int = 0) ->
 # Options of the command `fit` that leave nothing to the clock.
 FEW_ITERATIONS = [
     f"--set={setting}"
-    for setting in ("trunk.iterations=60", "trunk.starts=2", "branch.iterations=20", "branch.trial_iterations=10")
+    for setting in (
+        "trunk.iterations=60",
+        "trunk.starts=2",
+        "branch.network.iterations=20",
+        "branch.trial_iterations=10",
+    )
 ]
 
 
