@@ -5,7 +5,6 @@ and compare with the stored numbers. `noise` perturbs every stored number relati
 changes is its condition number.
 """
 
-import dataclasses as dc
 import functools as ft
 import itertools
 from collections.abc import Callable
@@ -17,24 +16,17 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from trunkfirst.regressors._projected import HiddenFeatures
-from trunkfirst.training import (
-    BilinearProblem,
-    BranchCoefficients,
-    FreeCoefficients,
-    HiddenPair,
-    make_loss,
-    parse_encoding,
-    prepare,
-    reuse_trunk,
-    trunk_problems,
-)
-from trunkfirst.training._bilinear import hidden_layers
-from trunkfirst.training._projected_trunk import Searched
 
 import trunkfirst
-from trunkfirst.networks import LayerFeatures, Perceptron, Trunk
-from trunkfirst.regressors import RegressionLoss
+from trunkfirst.encode import encode
+from trunkfirst.fields import Searched, hidden_layers
+from trunkfirst.fitting import fit_method
+from trunkfirst.losses import BilinearProblem, BranchCoefficients, FreeCoefficients, HiddenPair, make_loss
+from trunkfirst.minimisers.separable import SeparableProblem
+from trunkfirst.networks.branches import LayerFeatures
+from trunkfirst.networks.layers import Perceptron, Trunk
+from trunkfirst.regressors.network import HiddenFeatures, RegressionLoss
+from trunkfirst.trunks import reuse_trunk
 
 FOLDER = Path(__file__).parent / "golden"
 TRAIN, NEW = slice(0, 28), slice(28, 34)
@@ -127,75 +119,75 @@ def _scattered(data: Any) -> Any:
 # -- methods
 
 STANDARDISED = trunkfirst.StandardisedInputs()
-TRUNK = trunkfirst.TrunkSettings((2, 7, 5), "tanh", "xavier")
-BRANCH = trunkfirst.BranchSettings((8,), "tanh", "xavier")
+PER_INPUT = trunkfirst.PerInput({"f": trunkfirst.PrincipalInputs(3), "g": STANDARDISED})
+# The defaults of version 0.1, with standardised inputs.
+DEFAULTS = {"inputs": STANDARDISED, "coordinates": trunkfirst.Coordinates(rescale=False), "weights": "none"}
+TRUNK = {"hidden": (7,), "width": 5, "activation": "tanh", "initialisation": "xavier"}
+BRANCH = {"hidden": (8,), "activation": "tanh", "initialisation": "xavier"}
+
+
+def _network_branch(n: int, **more: Any) -> Any:
+    return trunkfirst.NetworkBranch(**{**BRANCH, "skip": False, "ridge": 1e-4, "decay": 0.0, **more}, iterations=n)
 
 
 def _branches(n: int) -> dict[str, Any]:
     """Every kind of branch; networks with `n` iterations."""
-    adam = trunkfirst.Adam(1e-2)
     return {
-        "network": trunkfirst.NetworkRegressor(BRANCH, adam, n),
-        "projected network": trunkfirst.ProjectedNetwork(BRANCH, iterations=n),
+        "network": trunkfirst.JointBranch(**BRANCH, minimiser=trunkfirst.Adam(1e-2), iterations=n),
+        "projected network": _network_branch(n),
         "active neurons": trunkfirst.ActiveNeurons(8, iterations=min(n, 20)),
-        "kernel": trunkfirst.KernelRidge(),
-        "linear": trunkfirst.LinearRidge(),
+        "kernel": trunkfirst.Kernel(),
+        "linear": trunkfirst.Linear(),
     }
 
 
-def _projected_trunk(n: int) -> Any:
-    return trunkfirst.ProjectedTrunk(TRUNK, iterations=n, starts=2)
+def _network_trunk(n: int, starts: int = 2) -> Any:
+    return trunkfirst.NetworkTrunk(**TRUNK, iterations=n, starts=starts)
 
 
 def _joint(n: int, **more: Any) -> Any:
-    trunk = {name: more.pop(name) for name in ("p", "batches") if name in more}
-    given = {"branch": _branches(n)["network"], "inputs": STANDARDISED, **more}
-    return trunkfirst.TwoStep(trunkfirst.JointTrunk(TRUNK, trunkfirst.Adam(1e-2), n, **trunk), **given)
+    of_trunk = {name: more.pop(name) for name in ("p", "batches") if name in more}
+    trunk = trunkfirst.JointTrunk(**TRUNK, minimiser=trunkfirst.Adam(1e-2), iterations=n, **of_trunk)
+    return trunkfirst.TwoStep(trunk, _branches(n)["network"], **{**DEFAULTS, **more})
 
 
-def _projected(n: int, branch: str = "linear", **more: Any) -> Any:
-    given = {"trunk": _projected_trunk(n), "inputs": STANDARDISED, **more}
-    return trunkfirst.TwoStep(branch=_branches(n)[branch], **given)
+def _projected(n: int, branch: Any = "linear", **more: Any) -> Any:
+    branch = _branches(n)[branch] if isinstance(branch, str) else branch
+    return trunkfirst.TwoStep(**{"trunk": _network_trunk(n), "branch": branch, **DEFAULTS, **more})
 
 
-def _monolithic(n: int, **more: Any) -> Any:
-    given = {"branch": BRANCH, "inputs": STANDARDISED, **more}
-    return trunkfirst.Monolithic(TRUNK, minimiser=trunkfirst.Adam(1e-2), iterations=n, **given)
+def _monolithic(n: int, *, stacked: bool = False, **more: Any) -> Any:
+    trunk, branch = trunkfirst.TrunkNetwork(**TRUNK), trunkfirst.BranchNetwork(**BRANCH, stacked=stacked)
+    return trunkfirst.Monolithic(trunk, branch, trunkfirst.Adam(1e-2), n, **DEFAULTS, **more)
 
 
 def _monolithic_projected(n: int) -> Any:
-    trunk = dc.replace(TRUNK, architecture=(2, 7, 7))
-    return trunkfirst.MonolithicProjected(trunk, BRANCH, inputs=STANDARDISED, iterations=n)
+    trunk = trunkfirst.TrunkNetwork(**{**TRUNK, "width": 7})
+    return trunkfirst.MonolithicProjected(trunk, trunkfirst.BranchNetwork(**BRANCH), iterations=n, **DEFAULTS)
 
 
 def _product(n: int) -> Any:
-    branch = trunkfirst.ProjectedNetwork(dc.replace(BRANCH, groups=(), skip=True), iterations=n)
-    return dc.replace(_projected(n), branch=branch, inputs=parse_encoding("f=principal:3,g=standardise"))
+    return _projected(n, _network_branch(n, product=True, skip=True), inputs=PER_INPUT)
 
 
 def _convolution(n: int) -> Any:
-    branch = trunkfirst.ProjectedNetwork(
-        trunkfirst.BranchSettings((3, 6), "tanh", grid_shape=(2, 3)), iterations=n
-    )
-    return dc.replace(_projected(n), branch=branch)
+    return _projected(n, _network_branch(n, hidden=(3, 6), initialisation="he", convolution=True))
 
 
 def _everything(n: int) -> Any:
     """Coordinates and outputs with all that can be put around them."""
-    trunk = trunkfirst.ProjectedTrunk(dc.replace(TRUNK, architecture=(9, 7, 5)), iterations=n, starts=1)
     return _projected(
         n,
         "kernel",
-        trunk=trunk,
-        coordinates=trunkfirst.CoordinateSettings(is_rescaled=True, periods=(("x", 2.5),), fourier=3),
-        outputs=trunkfirst.OutputSettings(is_positive=True),
-        is_relative=True,
+        trunk=_network_trunk(n, starts=1),
+        coordinates=trunkfirst.Coordinates(rescale=True, periods={"x": 2.5}, fourier=3),
+        output=trunkfirst.Output(positive=True),
+        weights="relative",
     )
 
 
 def _separate(n: int) -> Any:
-    each = trunkfirst.ProjectedTrunk(TRUNK, iterations=n, starts=1)
-    return _projected(n, trunk=trunkfirst.SeparateTrunks(TRUNK, each))
+    return _projected(n, trunk=trunkfirst.SeparateTrunks(_network_trunk(n, starts=1)))
 
 
 KINDS = ("network", "projected network", "active neurons", "kernel", "linear")
@@ -210,17 +202,17 @@ FITS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "two-step, single precision": ("aligned", ft.partial(_joint, precision="single")),
     "monolithic": ("aligned", _monolithic),
     "monolithic with transform": ("weighted", ft.partial(_monolithic, train_transform=True)),
-    "monolithic, stacked": ("aligned", ft.partial(_monolithic, branch=dc.replace(BRANCH, stacked=True))),
+    "monolithic, stacked": ("aligned", ft.partial(_monolithic, stacked=True)),
     "monolithic projected": ("aligned", _monolithic_projected),
     **{
         f"{branch}, {kind}": (kind, ft.partial(_projected, branch=branch))
         for kind in ("aligned", "scattered", "sharded")
         for branch in KINDS
     },
-    "relative": ("aligned", ft.partial(_projected, is_relative=True)),
+    "relative": ("aligned", ft.partial(_projected, weights="relative")),
     "channels": ("channels", _projected),
     "separate trunks": ("channels", _separate),
-    "fixed": ("fixed", ft.partial(_projected, outputs=trunkfirst.OutputSettings(fixed=("x-",)))),
+    "fixed": ("fixed", ft.partial(_projected, output=trunkfirst.Output(fixed=("x-",)))),
     "product with skip": ("aligned", _product),
     "convolution": ("grid", _convolution),
     "coordinates and logarithm": ("aligned", _everything),
@@ -231,7 +223,7 @@ def fit_numbers(name: str, folder: Path, iterations: int) -> tuple[Any, Numbers]
     """The operator of a whole fit, and its numbers."""
     kind, make = FITS[name]
     data = data_of(kind, arrays(), folder)
-    result = trunkfirst.fit(data, make(iterations), key=3)
+    result = fit_method(data, make(iterations), key=3)
     losses = np.array([step.loss for step in result.history])
     return result.operator, {"losses": losses, **_numbers(result, kind, arrays(), folder)}
 
@@ -260,22 +252,23 @@ def operator_numbers(operator: Any, data: Any, of: Numbers) -> Numbers:
 
 # -- closed forms: nothing is trained
 
-KERNEL = trunkfirst.KernelRidge(length=2.0, ridge=1e-2)
-LINEAR = trunkfirst.LinearRidge(ridge=1e-6)
+KERNEL = trunkfirst.Kernel(length=2.0, ridge=1e-2)
+LINEAR = trunkfirst.Linear(ridge=1e-6)
+LEGENDRE = trunkfirst.PerInput({"f": trunkfirst.BasisInputs("legendre", 3), "g": trunkfirst.RawInputs()})
 # Behind the stored trunk: the kind of data, the branch, and what else the method says.
 CLOSED_FORMS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     **{f"{kind}, linear": (kind, LINEAR, {}) for kind in ("aligned", "weighted", "scattered", "sharded")},
     **{f"{kind}, kernel": (kind, KERNEL, {}) for kind in ("aligned", "scattered", "sharded", "channels")},
-    "automatic linear": ("aligned", trunkfirst.LinearRidge(), {}),
-    "automatic kernel": ("aligned", trunkfirst.KernelRidge(), {}),
+    "automatic linear": ("aligned", trunkfirst.Linear(), {}),
+    "automatic kernel": ("aligned", trunkfirst.Kernel(), {}),
     "without QR": ("aligned", LINEAR, {"orthonormalise": None}),
     "SVD": ("aligned", LINEAR, {"orthonormalise": trunkfirst.SVD()}),
-    "relative": ("aligned", LINEAR, {"is_relative": True}),
-    "positive": ("aligned", LINEAR, {"outputs": trunkfirst.OutputSettings(is_positive=True)}),
-    "fixed": ("fixed", LINEAR, {"outputs": trunkfirst.OutputSettings(fixed=("x-",))}),
-    "per input": ("aligned", KERNEL, {"inputs": parse_encoding("f=principal:3,g=standardise")}),
-    "predictive": ("aligned", KERNEL, {"inputs": parse_encoding("predictive:4")}),
-    "Legendre": ("aligned", LINEAR, {"inputs": parse_encoding("f=legendre:3,g=none")}),
+    "relative": ("aligned", LINEAR, {"weights": "relative"}),
+    "positive": ("aligned", LINEAR, {"output": trunkfirst.Output(positive=True)}),
+    "fixed": ("fixed", LINEAR, {"output": trunkfirst.Output(fixed=("x-",))}),
+    "per input": ("aligned", KERNEL, {"inputs": PER_INPUT}),
+    "predictive": ("aligned", KERNEL, {"inputs": trunkfirst.PredictiveInputs(4)}),
+    "Legendre": ("aligned", LINEAR, {"inputs": LEGENDRE}),
 }
 
 
@@ -288,39 +281,38 @@ def closed_form_numbers(name: str, folder: Path, noise: float = 0.0, seed: int =
     """Step 2 behind the stored trunk, by a closed form."""
     kind, branch, more = CLOSED_FORMS[name]
     of = arrays(noise, seed)
-    trunk = trunkfirst.ProjectedTrunk(trunkfirst.TrunkSettings((2, 12, 8), "tanh", "xavier"))
-    method = trunkfirst.TwoStep(trunk, branch, **{"inputs": STANDARDISED, **more})
+    method = trunkfirst.TwoStep(branch=branch, **{**DEFAULTS, **more})
     data = data_of(kind, of, folder)
     with jax.enable_x64(True):
-        step1 = reuse_trunk(Trunk(network(of, "known")), prepare(data, method, DOUBLE).fields)
-    return _numbers(trunkfirst.fit(data, method, trunk_result=step1), kind, of, folder)
+        step1 = reuse_trunk(Trunk(network(of, "known")), method.encode(data).fields)
+    return _numbers(fit_method(data, method, trunk_result=step1), kind, of, folder)
 
 
 # -- losses and their gradients at stored weights
 
 
 def _joint_loss(kind: str, p: float, of: Numbers, folder: Path) -> tuple[Any, Any]:
-    ready = prepare(data_of(kind, of, folder), _joint(1), DOUBLE)
-    loss = make_loss(ready.fields, jnp.zeros((28, 0)), p=p, dtype=DOUBLE)
+    encoded = encode(data_of(kind, of, folder), _joint(1), DOUBLE)
+    loss = make_loss(encoded.fields, jnp.zeros((28, 0)), p=p, dtype=DOUBLE)
     return loss, FreeCoefficients(Trunk(network(of, "trunk")), jnp.asarray(of["matrix"]))
 
 
 def _monolithic_loss(p: float, of: Numbers, folder: Path) -> tuple[Any, Any]:
-    ready = prepare(data_of("weighted", of, folder), _monolithic(1), DOUBLE)
-    loss = make_loss(ready.fields, ready.inputs, p=p, dtype=DOUBLE)
+    encoded = encode(data_of("weighted", of, folder), _monolithic(1), DOUBLE)
+    loss = make_loss(encoded.fields, encoded.inputs, p=p, dtype=DOUBLE)
     return loss, BranchCoefficients(Trunk(network(of, "trunk")), network(of, "branch"), jnp.eye(6))
 
 
 def _bilinear(of: Numbers, folder: Path) -> tuple[Any, Any]:
-    ready = prepare(data_of("weighted", of, folder), _monolithic_projected(1), DOUBLE)
-    loss: Any = make_loss(ready.fields, ready.inputs, p=2.0, dtype=DOUBLE)
+    encoded = encode(data_of("weighted", of, folder), _monolithic_projected(1), DOUBLE)
+    loss: Any = make_loss(encoded.fields, encoded.inputs, p=2.0, dtype=DOUBLE)
     pair = HiddenPair(hidden_layers(network(of, "trunk")), hidden_layers(network(of, "branch")))
     return BilinearProblem(loss, 1e-3), pair
 
 
 def _trunk_problem(kind: str, of: Numbers, folder: Path) -> tuple[Any, Any]:
-    ready = prepare(data_of(kind, of, folder), _projected(1), DOUBLE)
-    return trunk_problems(ready.fields, DOUBLE)(1e-3), Searched(network(of, "trunk"), False)
+    fields = _projected(1).encode(data_of(kind, of, folder)).fields
+    return fields.problem(DOUBLE)(1e-3), Searched(network(of, "trunk"), False)
 
 
 def _branch_loss(of: Numbers, folder: Path) -> tuple[Any, Any]:
@@ -332,7 +324,7 @@ def _branch_loss(of: Numbers, folder: Path) -> tuple[Any, Any]:
 def _branch_problem(of: Numbers, folder: Path) -> tuple[Any, Any]:
     inputs = jnp.asarray(np.concatenate([of["f"], of["g"]], axis=1)[TRAIN])
     features = HiddenFeatures(inputs, jnp.sqrt(jnp.asarray(of["sample_weights"][TRAIN])))
-    problem = trunkfirst.minimisers.SeparableProblem(features, jnp.asarray(of["matrix"]), 1e-3)
+    problem = SeparableProblem(features, jnp.asarray(of["matrix"]), 1e-3)
     return problem, LayerFeatures(hidden_layers(network(of, "branch")))
 
 
@@ -385,7 +377,12 @@ def model_numbers(name: str, folder: Path, noise: float = 0.0, seed: int = 0) ->
 # Options of the command `fit` that leave nothing to the clock.
 FEW_ITERATIONS = [
     f"--set={setting}"
-    for setting in ("trunk.iterations=60", "trunk.starts=2", "branch.iterations=20", "branch.trial_iterations=10")
+    for setting in (
+        "trunk.iterations=60",
+        "trunk.starts=2",
+        "branch.network.iterations=20",
+        "branch.trial_iterations=10",
+    )
 ]
 
 

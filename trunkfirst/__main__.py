@@ -1,6 +1,6 @@
 """`python -m trunkfirst` is `trunkfirst`."""
 
-from .cli.commands import main
+from .cli import main
 
 if __name__ == "__main__":
     main()
