@@ -16,9 +16,9 @@ import pytest
 from asking import JSON
 from own_problems import OPTIONS, Call, antiderivative
 
+from trunkfirst.cli import train
 from trunkfirst.cli._app import main
 from trunkfirst.data import write_data
-from trunkfirst.fitting import train
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Tests compile much and compute little.

@@ -144,10 +144,12 @@ def _locate(place: tuple[int | str, ...], record_type: Any, values: Any) -> tupl
     keys: list[str] = []
     owner: Any = record_type
     names = [field.name for field in dc.fields(owner)] if dc.is_dataclass(owner) else []
+    is_tag = False  # of a union; it may have the name of a key
     for part in place:
         if isinstance(part, int) and not keys and part < len(names):
             part = names[part]  # a positional argument
-        if isinstance(values, dict) and keys and part not in values and part == values.get("kind"):
+        is_tag = not is_tag and bool(keys) and isinstance(values, dict) and part == values.get("kind")
+        if is_tag:
             continue
         if keys:
             owner = _member(owner, keys[-1], values)
