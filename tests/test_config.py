@@ -15,9 +15,10 @@ from trunkfirst.linear import QR, SVD
 from trunkfirst.losses import Batches
 from trunkfirst.minimisers import Adam
 from trunkfirst.monolithic import Monolithic
+from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.presets import preset_method
 from trunkfirst.problems import problem_names
-from trunkfirst.regressors import JointBranch, Sklearn
+from trunkfirst.regressors import AutoBranch, JointBranch, Sklearn
 from trunkfirst.runs.config import RunConfig, load_config, make_config
 from trunkfirst.settings import from_values, merge, parse_setting, put, to_toml, to_values
 from trunkfirst.trunks import JointTrunk
@@ -399,3 +400,14 @@ def test_encoders_by_name(text: str, encoding: object):
 def test_make_config_names_what_is_missing():
     with pytest.raises(ValueRangeError, match="problem"):
         make_config({"seed": 1})
+    trunk = {"kind": "joint", "minimiser": {"first_rate": 0.1}}
+    with pytest.raises(SettingError, match=r"setting 'method.trunk.minimiser.kind' is missing"):
+        make_config({"problem": NAME, "method": {"trunk": trunk}})
+
+
+def test_a_section_without_a_kind_changes_the_default():
+    method = {"trunk": {"width": 7}, "branch": {"trial_iterations": 5}, "orthonormalise": {"tolerance": 0.1}}
+    found = make_config({"data": {"file": "x.npz"}, "method": method}).method
+    assert found == TwoStep(NetworkTrunk(width=7), AutoBranch(trial_iterations=5), QR(0.1))
+    without = make_config({"data": {"file": "x.npz"}, "method": {"orthonormalise": "none"}}).method
+    assert without == TwoStep(orthonormalise=None)

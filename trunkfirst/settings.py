@@ -132,6 +132,8 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
     if first["type"] == "union_tag_invalid":
         expected = first["ctx"]["expected_tags"].replace("'", "").split(", ")
         return UnknownNameError(f"{name} of kind", str(first["ctx"]["tag"]), tuple(expected))
+    if first["type"] == "union_tag_not_found":
+        return SettingError(f"setting {name + '.kind'!r} is missing")
     if first["type"] in ("missing", "missing_argument"):
         return SettingError(f"setting {name!r} is missing")
     if isinstance(cause := first.get("ctx", {}).get("error"), Exception):

@@ -47,8 +47,11 @@ class RunConfig:
 
 
 def make_config(values: dict[str, Any]) -> RunConfig:
-    """The configuration of nested values; the first thing wrong raises an error that names the key."""
-    config = from_values(RunConfig, values)
+    """The configuration of nested values; the first thing wrong raises an error that names the key.
+
+    A section without a `kind` changes the default one.
+    """
+    config = from_values(RunConfig, merge(to_values(RunConfig()), values))
     if config.problem is None and config.data.file is None:
         raise ValueRangeError("give either a problem by name or data.file")
     return config
