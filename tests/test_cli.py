@@ -242,7 +242,7 @@ def test_doctor(call: Call, cache: Path, monkeypatch: pytest.MonkeyPatch):
 WIDE = ["--set", "trunk.width=30"]
 ERRORS: dict[str, tuple[list[str], int, str]] = {
     "wrong problem": (["run", "no-such-problem"], 3, "no problem 'no-such-problem'; choose one of: nonlinear"),
-    "unknown setting": (["run", NAME, "--set", "trunk.colour=red"], 4, "no setting 'method.trunk.colour'; known here:"),
+    "unknown setting": (["run", NAME, "--set", "trunk.colour=red"], 4, "no setting 'method.trunk.colour'; known"),
     "p below 1": (["run", NAME, "--set", "trunk.p=0.5"], 5, "trunk.p is 0.5"),
     "N not below m_y": (
         ["run", NAME, *SMALL, *WIDE, "--out", "a"],

@@ -251,7 +251,8 @@ METHODS = ("two-step", "two-step-without-qr", "monolithic")
 @pytest.fixture
 def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def go(configs: list[RunConfig], **more: Any):
-        monkeypatch.setattr(importlib.import_module("trunkfirst.runs.compare"), "load_run_data", lambda *_, **__: prepared())
+        module = importlib.import_module("trunkfirst.runs.compare")
+        monkeypatch.setattr(module, "load_run_data", lambda *_, **__: prepared())
         return compare(configs, tmp_path / "all", **more)
 
     return go
