@@ -21,18 +21,20 @@ from trunkfirst.two_step import TwoStep
 
 DOUBLE = np.dtype(np.float64)
 Call = Callable[..., tuple[int, str, str]]
-NARROW = {"architecture": (1, 20, 8), "starts": 1}
+NARROW = {"hidden": (20,), "width": 8, "starts": 1}
 SETTINGS: dict[str, Any] = {
     "trunk": {**NARROW, "iterations": 60},
-    "branch": {"kind": "linear", "encoder": "standardise"},
-    "loss": {"weights": "relative"},
+    "branch": {"kind": "linear"},
+    "inputs": {"kind": "standardise"},
+    "weights": "relative",
 }
 # The same on the command line; everything below has the same shapes, because compiling takes the time.
 OPTIONS = [
     f"--set={section}.{key}={json.dumps(value)}"
     for section, values in SETTINGS.items()
+    if isinstance(values, dict)
     for key, value in values.items()
-]
+] + ["--set=weights=relative"]
 
 
 def shared_data(name: str) -> Path:

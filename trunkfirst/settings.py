@@ -132,6 +132,8 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
     if first["type"] == "union_tag_invalid":
         expected = first["ctx"]["expected_tags"].replace("'", "").split(", ")
         return UnknownNameError(f"{name} of kind", str(first["ctx"]["tag"]), tuple(expected))
+    if first["type"] == "union_tag_not_found":
+        return SettingError(f"setting {name + '.kind'!r} is missing")
     if first["type"] in ("missing", "missing_argument"):
         return SettingError(f"setting {name!r} is missing")
     if isinstance(cause := first.get("ctx", {}).get("error"), TrunkfirstError):
@@ -146,10 +148,12 @@ def _locate(place: tuple[int | str, ...], record_type: Any, values: Any) -> tupl
     keys: list[str] = []
     owner: Any = record_type
     names = [field.name for field in dc.fields(owner)] if dc.is_dataclass(owner) else []
+    is_tag = False  # of a union; it may have the name of a key
     for part in place:
         if isinstance(part, int) and not keys and part < len(names):
             part = names[part]  # a positional argument
-        if isinstance(values, dict) and keys and part not in values and part == values.get("kind"):
+        is_tag = not is_tag and bool(keys) and isinstance(values, dict) and part == values.get("kind")
+        if is_tag:
             continue
         if keys:
             owner = _member(owner, keys[-1], values)

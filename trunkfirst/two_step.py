@@ -30,7 +30,7 @@ from .trunks import AbstractTrunk, JointTrunk
 _TRUNKS = OneOf(NetworkTrunk, JointTrunk, SeparateTrunks)
 _BRANCHES = OneOf(AutoBranch, NetworkBranch, JointBranch, ActiveNeurons, Kernel, Linear)
 # A file has no None: "none" is the paper's two-step method without QR.
-_WITHOUT = pydantic.BeforeValidator(lambda value: None if value == "none" else value)
+_WITHOUT = pydantic.BeforeValidator(lambda value: None if value in ("none", {"kind": "none"}) else value)
 _AS_WORD = pydantic.WrapSerializer(lambda value, dump: "none" if value is None else dump(value))
 
 

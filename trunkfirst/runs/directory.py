@@ -75,8 +75,16 @@ def run_directory(
         except TrunkfirstError:
             if [path.name for path in checkpoints.iterdir()] == [_REQUEST]:
                 shutil.rmtree(checkpoints)
+                if not resumes:  # the folder is free for the corrected command
+                    _remove_files(folder)
             raise
         shutil.rmtree(checkpoints)
+
+
+def _remove_files(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_file():
+            path.unlink()
 
 
 @contextlib.contextmanager

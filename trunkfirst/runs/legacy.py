@@ -10,10 +10,10 @@ _BASES = ("legendre", "chebyshev", "fourier")
 
 
 def is_legacy(values: dict[str, Any]) -> bool:
-    """Whether nested values are in the form of version 0.1."""
-    sections = [values.get(name) for name in ("trunk", "branch")]
-    is_old = any(isinstance(section, dict) and "architecture" in section for section in sections)
-    return is_old and isinstance(values.get("method", "two-step"), str)
+    """Whether these are all values of a configuration that version 0.1 wrote; a part of them says too little."""
+    trunk = values.get("trunk")
+    is_old = isinstance(trunk, dict) and "architecture" in trunk
+    return is_old and isinstance(values.get("method"), str) and "loss" in values
 
 
 def translate(old: dict[str, Any]) -> dict[str, Any]:

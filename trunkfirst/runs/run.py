@@ -110,7 +110,7 @@ def describe(config: RunConfig) -> str:
     """What is about to happen, with the iterations, in a line."""
     method: Any = config.method
     steps = [getattr(part, "iterations", None) for part in (method, method.trunk, method.branch)]
-    names = ("iterations", "for the trunk", "for the branch")
+    names = ("iterations", "iterations for the trunk", "for the branch")
     counts = ", ".join(f"{n:,} {name}" for n, name in zip(steps, names, strict=True) if n is not None)
     start = f"{config.name}, {method.name}, preset {config.preset}, seed {config.seed}"
     return f"{start}: {counts}" if counts else start
