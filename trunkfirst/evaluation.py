@@ -144,7 +144,7 @@ def _scattered_least_squares(
     features: Float[np.ndarray, "points rank"], fields: ScatteredFields
 ) -> Float[np.ndarray, "rows rank"]:
     channels = fields.channels or 1
-    best = np.empty((fields.samples, features.shape[1]))
+    best = np.empty((fields.rows, features.shape[1]))
     for row, u in enumerate(fields.outputs):
         places, weights = fields.places[row // channels], fields.weights[row // channels]
         roots = np.sqrt(weights)[:, None]
