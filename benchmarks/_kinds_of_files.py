@@ -17,15 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.io
 
-from trunkfirst.encoders import fit_standardise
 from trunkfirst.data import OperatorData, ShardFolder, read_data, write_data
+from trunkfirst.encoders import fit_standardise
 from trunkfirst.errors import TrunkfirstError
 from trunkfirst.files import read_json, verify_manifest, write_hdf5, write_manifest, write_text
 from trunkfirst.networks import Operator, Perceptron, Trunk, load, save
 from trunkfirst.report.run_files import read_experiment
 from trunkfirst.runs.config import load_config, make_config
 from trunkfirst.settings import to_toml
-from trunkfirst.training_summary import sample_count
+from trunkfirst.training_summary import read_summary, sample_count
 
 Pieces = dict[str, bytes]
 
@@ -220,7 +220,7 @@ def read_run(folder: Path) -> None:
     """As evaluate, predict and report do, each on its own: the first refusal must not hide the others."""
     verify_manifest(folder)
     refusals: list[TrunkfirstError] = []
-    for read in (read_experiment, read_memory, sample_count, lambda f: load_config(f / "config.toml")):
+    for read in (read_experiment, read_summary, sample_count, lambda f: load_config(f / "config.toml")):
         try:
             read(folder)
         except TrunkfirstError as error:
