@@ -1,4 +1,4 @@
-"""The examples in the descriptions of functions and classes say what really comes out."""
+"""The examples in docstrings run and print what they say."""
 
 import doctest
 import importlib
@@ -11,7 +11,7 @@ import trunkfirst
 ROOT = Path(trunkfirst.__file__).parent
 MODULES = sorted(
     ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
-    for path in ROOT.rglob("_*.py")
+    for path in ROOT.rglob("*.py")
     if ">>> " in path.read_text(encoding="utf-8")
 )
 

@@ -40,10 +40,9 @@ class Operator(eqx.Module):
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
     >>> data = trunkfirst.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
-    >>> network = trunkfirst.TrunkSettings((1, 20, 6), "tanh", "xavier")
-    >>> trunk = trunkfirst.ProjectedTrunk(network, iterations=50, starts=1)
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.LinearRidge())
-    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method).operator
+    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="raw", weights="none")
+    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method=method).operator
     >>> operator.predict(a[:3], np.linspace(0, 1, 200)[:, None]).shape  # any points
     (3, 200)
     >>> operator.gradient(a[:3], x[:, None]).shape  # one derivative for each coordinate
