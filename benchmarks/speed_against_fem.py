@@ -37,7 +37,7 @@ PROBLEM = "nonlinear-conductivity"
 EQUATION = NonlinearConductivity()
 SETTINGS: dict[str, Any] = {
     "trunk": {"activation": "tanh", "initialisation": "xavier", "starts": 1, "iterations": 1500},
-    "branch": {"encoder": "inverse"},
+    "inputs": {"kind": "standardise", "function": "inverse"},
 }
 SAMPLES = 100
 MESHES = (50, 75, 100, 150, 200, 300, 400, 541, 700, 1000, 1400)
@@ -92,25 +92,25 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def time_all(folder: Path, beta: np.ndarray, options: argparse.Namespace) -> list[Contender]:
     """The operator, the solver in its forms, and the closed form."""
 
-    def judge(name: str, solve: Solve, problem: NonlinearConductivity = EQUATION) -> Contender:
+    def measure(name: str, solve: Solve, problem: NonlinearConductivity = EQUATION) -> Contender:
         error = mean_error(solve, beta, problem)
         clock = CLOCKS[options.clock]
         alone = _median_seconds(clock, [lambda b=b: solve(b[None]) for b in beta])
         return Contender(name, error, alone, _median_seconds(clock, [lambda: solve(beta)] * 7) / len(beta))
 
     predictor = Predictor(folder)
-    found = [judge("prediction", lambda b: predictor(b[:, None]).outputs)]
+    found = [measure("prediction", lambda b: predictor(b[:, None]).outputs)]
     allowed = found[0].error
     found += [
-        judge("Newton from the Kirchhoff start", newton_on(EQUATION)),
-        judge("Newton from the solution of beta + 1", neighbour_start(beta)),
+        measure("Newton from the Kirchhoff start", newton_on(EQUATION)),
+        measure("Newton from the solution of beta + 1", neighbour_start(beta)),
     ]
     with stopped_at(allowed / 10):
-        found.append(judge("Newton, stopped at a tenth of the first error", newton_on(EQUATION)))
+        found.append(measure("Newton, stopped at a tenth of the first error", newton_on(EQUATION)))
         if (coarse := coarsest(beta, allowed)) is not None:
-            found.append(judge(f"the same on {coarse.nodes} nodes", newton_on(coarse), coarse))
+            found.append(measure(f"the same on {coarse.nodes} nodes", newton_on(coarse), coarse))
     profiles = set_up(EQUATION.nodes, cosine)[1]
-    found.append(judge("the closed form of 5.1", lambda b: profiles.pressures(**EQUATION.constants(b[:, None]))))
+    found.append(measure("the closed form of 5.1", lambda b: profiles.pressures(**EQUATION.constants(b[:, None]))))
     return found
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "parse_setting",
     "put",
     "record",
+    "record_types",
     "to_toml",
     "to_values",
 ]
@@ -168,7 +169,7 @@ def _member(owner: Any, name: str, values: Any) -> Any:
     if not dc.is_dataclass(owner):
         return None
     annotation = typing.get_type_hints(owner, include_extras=True).get(name)
-    options = [option for option in _flatten(annotation) if dc.is_dataclass(option)]
+    options = record_types(annotation)
     kind = values.get("kind") if isinstance(values, dict) else None
     return next((option for option in options if kind is None or kind_of(option) == kind), None)
 
@@ -178,6 +179,11 @@ def kind_of(record_type: Any) -> str | None:
     found = [field.default for field in dc.fields(record_type) if field.name == "kind"]
     default: Any = found[0] if found else None
     return getattr(default, "default", default)
+
+
+def record_types(annotation: Any) -> list[Any]:
+    """The record types that a field with this annotation takes."""
+    return [option for option in _flatten(annotation) if dc.is_dataclass(option)]
 
 
 def _flatten(annotation: Any) -> list[Any]:

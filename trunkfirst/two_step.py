@@ -22,7 +22,7 @@ from .regressors.active_neurons import ActiveNeurons
 from .regressors.base import AbstractRegressor, Regression
 from .regressors.network import AutoBranch, JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
-from .settings import OneOf, kind_field, record
+from .settings import Field, OneOf, kind_field, record
 from .stream import encode_stream
 from .trained import Trained, trunk_diagnostics
 from .trunks import AbstractTrunk, JointTrunk
@@ -42,9 +42,11 @@ class TwoStep(AbstractMethod):
     of the inputs and the weights on validation samples. `orthonormalise=None` is the two-step method without QR.
     """
 
-    trunk: Annotated[AbstractTrunk, _TRUNKS] = NetworkTrunk()
-    branch: Annotated[AbstractRegressor, _BRANCHES] = AutoBranch()
-    orthonormalise: Annotated[Annotated[AbstractOrthonormaliser, OneOf(QR, SVD)] | None, _WITHOUT, _AS_WORD] = QR()
+    trunk: Annotated[AbstractTrunk, _TRUNKS] = Field(default=NetworkTrunk(), description="step 1")
+    branch: Annotated[AbstractRegressor, _BRANCHES] = Field(default=AutoBranch(), description="step 2")
+    orthonormalise: Annotated[Annotated[AbstractOrthonormaliser, OneOf(QR, SVD)] | None, _WITHOUT, _AS_WORD] = (
+        Field(default=QR(), description='between the steps; "none" for the two-step method without QR')
+    )
     kind: Literal["two-step"] = kind_field("two-step")
 
     @property
