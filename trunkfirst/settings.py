@@ -51,7 +51,7 @@ def record(cls: type[T]) -> type[T]:
         try:
             init(self, *args, **values)
         except pydantic.ValidationError as error:
-            names = [field.name for field in dc.fields(made)]
+            names = _positional(made)
             raise _explain(error, made, dict(zip(names, args, strict=False)) | values) from None
 
     made.__init__ = checked
@@ -126,7 +126,9 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
     key, owner = _locate(first["loc"], record_type, values)
     name = ".".join(key)
     if first["type"] in _UNKNOWN_KEY:
-        known = [field.name for field in dc.fields(owner)] if dc.is_dataclass(owner) else []
+        known = (
+            [field.name for field in dc.fields(owner) if field.name != "kind"] if dc.is_dataclass(owner) else []
+        )
         close = difflib.get_close_matches(key[-1], known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         return SettingError(f"there is no setting {name!r}; {hint}known here: {', '.join(known)}")
@@ -148,7 +150,7 @@ def _locate(place: tuple[int | str, ...], record_type: Any, values: Any) -> tupl
     """The keys on the path to an error, and the record type that owns the last of them."""
     keys: list[str] = []
     owner: Any = record_type
-    names = [field.name for field in dc.fields(owner)] if dc.is_dataclass(owner) else []
+    names = _positional(owner)
     is_tag = False  # of a union; it may have the name of a key
     for part in place:
         if isinstance(part, int) and not keys and part < len(names):
@@ -162,6 +164,11 @@ def _locate(place: tuple[int | str, ...], record_type: Any, values: Any) -> tupl
         values = values.get(part) if isinstance(values, dict) else getattr(values, str(part), None)
         values = {"kind": values} if isinstance(values, str) else values
     return keys, owner
+
+
+def _positional(record_type: Any) -> list[str]:
+    """The fields that can be given without their names."""
+    return [field.name for field in dc.fields(record_type) if not field.kw_only]
 
 
 def _member(owner: Any, name: str, values: Any) -> Any:
