@@ -75,7 +75,8 @@ class EncodedData:
     def fit_branch(self, branch: AbstractRegressor, basis: Basis, **options: Any) -> Regression:
         """Step 2: the coefficients of all channels of a sample, next to each other, from the encoded inputs."""
         targets = jnp.asarray(basis.targets.reshape(len(self.inputs), -1), self.dtype)
-        return branch.fit(self.inputs, targets, self.sample_weights, layout=self.layout, **options)
+        unit = basis.loss_unit
+        return branch.fit(self.inputs, targets, self.sample_weights, layout=self.layout, loss_unit=unit, **options)
 
     def operator(self, branch: Branch, trunk: Trunk, transform: Array | None) -> Operator:
         """The operator of a trunk and a branch that were trained on this."""

@@ -63,17 +63,17 @@ class TwoStep(AbstractMethod):
     ) -> Trained:
         """Steps 1 and 2; a finished step 1 may be given."""
         encoded = self.encode(data)
+        # min over mu, A of |Phi(mu) A - U|
         step1 = trunk_result or self.trunk.fit(
             encoded.fields, dtype=self.dtype, key=named_key(key, "trunk"), on_step=on_step
-        )  # min over mu, A of |Phi(mu) A - U|
+        )
         encoded = encoded.after_trunk()
-        basis = encoded.fields.basis(step1, self.orthonormalise)  # Phi T orthonormal, targets R A
+        # Phi T orthonormal, targets R A
+        basis = encoded.fields.basis(step1, self.orthonormalise)
+        # min over theta of |C(theta) - R A|
         branch = self.branch if step1.status == "finished" else self.branch.with_minimal_budget()
-        unit = _loss_unit(basis, step1)
-        step2 = encoded.fit_branch(
-            branch, basis, key=named_key(key, "branch"), loss_unit=unit, on_step=on_step
-        )  # min over theta of |C(theta) - R A|
-        return _assemble(self.branch, encoded, step1, basis, step2, unit)
+        step2 = encoded.fit_branch(branch, basis, key=named_key(key, "branch"), on_step=on_step)
+        return _assemble(self.branch, encoded, step1, basis, step2)
 
     def encode(self, data: AnyData | ShardedData) -> EncodedData:
         """The data as the steps see them; `ShardedData` are never in memory at once."""
@@ -92,18 +92,12 @@ def _kind(branch: AbstractRegressor) -> str:
     return "network" if isinstance(branch, JointBranch) else getattr(branch, "kind", "network")
 
 
-def _loss_unit(basis: Basis, step1: TrunkResult) -> float:
-    """From the mean over the kept directions to the paper's |C - R A|^2 / (K (N + 1)) with Q^T Q = I."""
-    return basis.squared_length * basis.targets.shape[1] / (step1.trunk.width + 1)
-
-
 def _assemble(
     branch: AbstractRegressor,
     encoded: EncodedData,
     step1: TrunkResult,
     basis: Basis,
     step2: Regression,
-    unit: float,
 ) -> Trained:
     """The operator of both steps, and what was measured."""
     if step1.limits is None:
@@ -113,13 +107,13 @@ def _assemble(
         encoded.operator(step2.branch, step1.trunk, transform),
         worst_status(step1.status, step2.status),
         step1.history + step2.history,
-        encoded.notes | _diagnostics(encoded, step1, basis, step2, unit, _kind(branch)),
+        encoded.notes | _diagnostics(encoded, step1, basis, step2, _kind(branch)),
         step1,
     )
 
 
 def _diagnostics(
-    encoded: EncodedData, step1: TrunkResult, basis: Basis, step2: Regression, unit: float, kind: str
+    encoded: EncodedData, step1: TrunkResult, basis: Basis, step2: Regression, kind: str
 ) -> dict[str, Any]:
     return {
         "trunk": trunk_diagnostics(
@@ -132,7 +126,7 @@ def _diagnostics(
         ),
         "branch": {
             "kind": kind,
-            "loss": step2.loss * unit,
+            "loss": step2.loss * basis.loss_unit,
             "relative_loss": step2.loss / float(np.mean(basis.targets**2)),
             "seconds": step2.seconds,
             "iterations": step2.iterations,
