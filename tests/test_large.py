@@ -25,7 +25,7 @@ from trunkfirst.fitting import fit_method
 from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser, blocked_qr, leverage_sample
 from trunkfirst.minimisers import solve_ridge, solve_ridge_in_blocks
 from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
-from trunkfirst.output_map import Output
+from trunkfirst.outputs import Output
 from trunkfirst.regressors import _stored_rows as stored_rows
 from trunkfirst.regressors.network import NetworkBranch
 from trunkfirst.regressors.ridge import Kernel, Linear

@@ -25,12 +25,12 @@ from trunkfirst.losses import BilinearProblem, make_loss
 from trunkfirst.minimisers import LBFGS, SeparableProblem
 from trunkfirst.monolithic import MonolithicProjected
 from trunkfirst.network_trunk import NetworkTrunk
+from trunkfirst.outputs import relative_weights
 from trunkfirst.regressors import InputLayout
 from trunkfirst.regressors.network import BranchNetwork, JointBranch, NetworkBranch, _sample_rows
 from trunkfirst.trials import Candidate, aligned_trial, measure
 from trunkfirst.trunks import JointTrunk, TrunkNetwork
 from trunkfirst.two_step import TwoStep
-from trunkfirst.weights import relative_weights
 
 TRUNK = {"hidden": (12,), "width": 12, "activation": "tanh", "initialisation": "xavier"}
 

@@ -9,18 +9,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .coordinates import Coordinates
-from .data.named_arrays import AnyData
 from .data.operator_data import OperatorData
+from .data.scattered_data import AnyData
 from .encoders import AbstractEncoder, AutoInputs, Inputs, encoded, in_precision, input_groups
 from .fields import AbstractFields, Basis, Fields
 from .networks.branches import Branch
 from .networks.layers import Trunk
 from .networks.operator import Operator
-from .output_map import Output, OutputMap, raw_outputs
+from .outputs import Output, OutputMap, channel_weights, raw_outputs
 from .regressors.base import AbstractRegressor, InputLayout, Regression
 from .scattered import ScatteredFields
 from .settings import Field, record
-from .weights import channel_weights
 
 
 @record

@@ -10,9 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from .data.data_display import html_table
-from .data.named_arrays import AnyData
 from .data.operator_data import OperatorData
-from .data.scattered_data import ScatteredData
+from .data.scattered_data import AnyData, ScatteredData
 from .encode import make_fields
 from .encoders import AbstractEncoder
 from .fields import Fields, trunk_values
@@ -20,10 +19,9 @@ from .linear.low_rank import principal_directions
 from .linear.orthonormalise import SVD, projection, relative_errors
 from .networks.layers import Trunk
 from .networks.operator import Operator
-from .output_map import is_free
+from .outputs import is_free, relative_weights
 from .regressors.ridge import Kernel
 from .scattered import ScatteredFields
-from .weights import relative_weights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from .auto import is_open
-from .data.named_arrays import AnyData
 from .data.operator_data import OperatorData
 from .data.read_write import read_data
-from .data.scattered_data import ScatteredData
+from .data.scattered_data import AnyData, ScatteredData
 from .data.sharded_data import ShardedData
 from .distributed.mesh import use_devices
 from .errors import UsageError

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .data.named_arrays import AnyData
 from .data.operator_data import Split
 from .data.read_write import read_data
+from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .distributed.processes import leader_first
 from .memory import check_file, check_memory

@@ -32,9 +32,8 @@ from .files.text_files import read_json, write_json
 from .linear.blocked_qr import row_blocks
 from .linear.low_rank import RowFactor, row_factor_bytes
 from .linear.orthonormalise import Orthonormal
-from .output_map import OutputMap, check_positive
+from .outputs import OutputMap, check_positive, mean_squares, unscaled_weights
 from .regressors.base import AbstractRegressor, Regression, StoredRows
-from .weights import mean_squares, unscaled_weights
 
 # Samples, and numbers of theirs (256 MiB), that encoders and output map are fitted to.
 _MOST_SAMPLES, _MOST_NUMBERS, _FEWEST_SAMPLES = 20_000, 2**25, 32

@@ -7,8 +7,8 @@ import numpy as np
 import scipy.interpolate
 from jaxtyping import Float
 
-from .data.named_arrays import AnyData
 from .data.operator_data import InputFunction, OperatorData
+from .data.scattered_data import AnyData
 from .errors import CorruptFileError, DataError
 from .files.npz import read_npz, write_npz
 from .files.text_files import read_json

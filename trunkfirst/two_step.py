@@ -8,13 +8,13 @@ import numpy as np
 import pydantic
 from jaxtyping import PRNGKeyArray
 
-from .data.named_arrays import AnyData
+from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .encode import EncodedData, encode
 from .errors import UsageError
 from .fields import Basis, TrunkResult
 from .linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
-from .method import AbstractMethod, named_key
+from .method import AbstractMethod, Trained, named_key, trunk_diagnostics
 from .minimisers.loop import OnStep, worst_status
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .networks.layers import count_parameters
@@ -24,7 +24,6 @@ from .regressors.network import AutoBranch, JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .settings import Field, OneOf, kind_field, record
 from .stream import encode_stream
-from .trained import Trained, trunk_diagnostics
 from .trunks import AbstractTrunk, JointTrunk
 
 _TRUNKS = OneOf(NetworkTrunk, JointTrunk, SeparateTrunks)

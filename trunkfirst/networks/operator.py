@@ -16,7 +16,7 @@ from ..data.data_display import Panel, html_table, plot_panels
 from ..encoders import AbstractEncoder
 from ..errors import DataError, PrecisionError, UsageError
 from ..intervals import intervals_from, novelty_from
-from ..output_map import OutputMap
+from ..outputs import OutputMap
 from .branches import Branch, FeatureBranch, PredictOnlyBranch
 from .layers import Perceptron, Trunk, count_parameters
 from .storage import read_operator, write_operator

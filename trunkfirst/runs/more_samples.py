@@ -7,8 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..data.named_arrays import AnyData
-from ..data.scattered_data import ScatteredData
+from ..data.scattered_data import AnyData, ScatteredData
 from ..data.sharded_data import ShardedData
 from ..distributed.mesh import use_devices
 from ..errors import DataError, UsageError

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ..auto import Chosen
-from ..data.named_arrays import AnyData
 from ..data.operator_data import OperatorData
 from ..data.read_write import write_data
+from ..data.scattered_data import AnyData
 from ..distributed.mesh import use_devices
 from ..evaluation import evaluate
 from ..fields import TrunkResult
@@ -30,8 +30,7 @@ from ..settings import to_toml
 from ..training_summary import write_summary
 from ..two_step import TwoStep
 from .config import RunConfig, config_values
-from .directory import check_same_data, run_directory
-from .environment import environment
+from .directory import check_same_data, environment, run_directory
 from .evaluation_arrays import evaluation_arrays
 
 
