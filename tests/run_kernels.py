@@ -19,11 +19,11 @@ KERNELS = (
 )
 # Files that compare what was computed with numbers, not with words.
 FILES = """
-    active_neurons adam branch_features budget channels christoffel compression coordinates diagnose
-    encoders errata estimates evaluation exchange fields golden gradient input_spaces
-    interpolating_branch interpolating_trunk intervals large lbfgs limits losses minimise monolithic
-    networks operator orthonormalise output_maps problems problems_fem projected random_conductivity
-    ridge row_factor scattered selection sensors separable separate_trunks two_step
+    active_neurons adam branch_features budget channels christoffel coordinates diagnose encoders errata
+    estimates evaluation exchange fields golden gradient input_spaces interpolation intervals large lbfgs
+    limits losses low_rank minimise monolithic networks operator orthonormalise output_maps problems
+    problems_fem projected random_conductivity ridge scattered selection sensors separable separate_trunks
+    two_step
 """
 
 

@@ -1,16 +1,18 @@
 """The monolithic method."""
 
+import dataclasses as dc
 import math
 
 import jax
 import numpy as np
 import pytest
-from helpers import BRANCH, TRUNK, fitted, has_same_bits, monolithic, waves
+from helpers import BRANCH, PLAIN, TRUNK, fitted, has_same_bits, monolithic, waves
 
 from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DivergedError, UsageError, WidthError
 from trunkfirst.fitting import FitResult, fit_method
 from trunkfirst.minimisers import LogEntry
+from trunkfirst.monolithic import MonolithicProjected
 from trunkfirst.networks import StackedBranch
 
 DATA = waves()
@@ -129,6 +131,12 @@ def test_architectures_are_as_asked():
     assert [len(b) for b in operator.branch.biases] == [*BRANCH["hidden"], 5]  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_a_finished_step_1_is_refused():
-    with pytest.raises(UsageError, match="it cannot use a finished step 1"):
-        fit_method(DATA, monolithic(), trunk_result=fitted("two-step").trunk_result)
+@pytest.mark.parametrize("projected", [False, True])
+def test_a_finished_step_1_is_refused(projected: bool):
+    """To ignore it would train something else without saying so."""
+    method = monolithic()
+    if projected:
+        trunk = dc.replace(method.trunk, width=6)
+        method = MonolithicProjected(trunk, method.branch, iterations=2, **PLAIN)
+    with pytest.raises(UsageError, match=f"{method.name} .* cannot use a finished step 1"):
+        fit_method(DATA, method, trunk_result=fitted("two-step").trunk_result)

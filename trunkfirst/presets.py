@@ -97,12 +97,11 @@ def _fast(name: str, problem: _Problem, method: str) -> AbstractMethod:
     inputs = PrincipalInputs(64) if name == "random-conductivity" else AutoInputs()
     common: dict[str, Any] = {"inputs": inputs, "coordinates": Coordinates(rescale=False), "weights": "relative"}
     iterations = problem.fast_trunk["iterations"]
-    if method == "monolithic":
-        networks = TrunkNetwork(**problem.trunk), BranchNetwork(**problem.branch)
-        return Monolithic(*networks, minimiser=LBFGS(), iterations=iterations, **common)
-    if method == "monolithic-projected":
-        networks = TrunkNetwork(**problem.trunk), BranchNetwork(**problem.branch)
-        return MonolithicProjected(*networks, iterations=iterations, **common)
+    if method.startswith("monolithic"):
+        kind = Monolithic if method == "monolithic" else MonolithicProjected
+        branch_network = BranchNetwork(**problem.branch, skip=problem.fast_branch.get("skip", False))
+        networks = TrunkNetwork(**problem.trunk), branch_network
+        return kind(*networks, minimiser=LBFGS(), iterations=iterations, **common)
     branch: dict[str, Any] = {"skip": False, "decay": 0.0} | problem.branch | problem.fast_branch
     return TwoStep(
         NetworkTrunk(**problem.trunk, **problem.fast_trunk),
