@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from test_runs import DATA, SPLIT, Listening, changed, config_of, prepared
 
+from trunkfirst import fitting
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
 from trunkfirst.fitting import precision_warnings
-from trunkfirst import fitting
 from trunkfirst.regressors import active_neurons
 from trunkfirst.runs.run import run
 

@@ -14,6 +14,7 @@ import pytest
 from helpers import waves
 from own_problems import Call
 
+from trunkfirst import memory
 from trunkfirst.data import (
     InputFunction,
     OperatorData,
@@ -36,7 +37,6 @@ from trunkfirst.errors import (
     UsageError,
 )
 from trunkfirst.files import map_npz, read_npz, write_npz
-from trunkfirst.runs import _needs
 
 PLAIN = waves(23)
 
@@ -366,7 +366,7 @@ def test_commands(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert_same(back, rich())
     for wrong in (("a.npz",), ("a.npz", "c.npz", "--out", "c"), ("a.npz", "c.npz", "--samples-per-shard", "3")):
         assert call("data", "convert", *wrong)[0] == UsageError.exit_code
-    monkeypatch.setattr(_needs, "free_memory", lambda: 2**28)
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**28)
     assert call("data", "convert", "a", "c.npz")[0] == MemoryNeedError.exit_code
     spoil(tmp_path / "a" / "shard-00001.npz", "flip")
     code, _, err = call("data", "check", "a")
