@@ -292,6 +292,8 @@ def test_another_kind_replaces_the_whole_section():
     assert merge(low, {"branch": {"hidden": [6]}}) == {"branch": {"kind": "network", "hidden": [6]}}
     assert merge(low, {"branch": {"kind": "kernel", "ridge": 1}}) == {"branch": {"kind": "kernel", "ridge": 1}}
     assert merge(low, {"branch": "kernel"}) == {"branch": {"kind": "kernel"}}
+    unnamed = {"branch": {"hidden": [5]}}
+    assert merge(unnamed, {"branch": "network"}) == low
 
 
 # -- files

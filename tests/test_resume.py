@@ -393,7 +393,7 @@ def test_other_versions_are_reported(file: Path, tmp_path: Path, work: Work):
 
 
 def test_nothing_to_resume(tmp_path: Path, call: Call):
-    code, _, err = call("resume", tmp_path / "a")
+    code, _, err = call("resume", tmp_path)
     assert code == UsageError.exit_code
     assert "no such run" in err
     (tmp_path / "a").mkdir()

@@ -232,12 +232,16 @@ def put(values: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def merge(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
-    """`low` overridden by `high`, section by section; a section of another kind replaces the whole."""
+    """`low` overridden by `high`, section by section; a section of another kind replaces the whole.
+
+    A section that names no kind goes with any, so that nothing that was given is dropped in silence.
+    """
     merged = dict(low)
     for name, value in high.items():
         old: Any = merged.get(name)
         new: Any = {"kind": value} if isinstance(value, str) and isinstance(old, dict) else value
-        is_same = isinstance(new, dict) and isinstance(old, dict) and new.get("kind") in (None, old.get("kind"))
+        is_same = isinstance(new, dict) and isinstance(old, dict)
+        is_same = is_same and (None in (kinds := (old.get("kind"), new.get("kind"))) or kinds[0] == kinds[1])
         merged[name] = merge(old, new) if is_same else new
     return merged
 
