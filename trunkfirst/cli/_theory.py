@@ -22,7 +22,7 @@ _SUFFIXES = (".npz", ".csv")
 def sensors_command(
     folder: Path, *, count: int, method: str, inputs: bool, out: Path, seed: int, json: bool, quiet: bool
 ) -> int:
-    """Choose sensors, write them and a picture, and say what they are worth."""
+    """Choose sensors, write them and a picture, and report the error with them."""
     if out.suffix not in _SUFFIXES:
         raise UsageError(f"--out {out}: expected a name ending in {' or '.join(_SUFFIXES)}")
     verify_run(folder)

@@ -39,7 +39,7 @@ _MOST_SAMPLES = 200
 
 @dc.dataclass(frozen=True, eq=False)
 class Placement:
-    """Sensors among places whose coordinates are known, and what they are worth.
+    """Sensors among places whose coordinates are known, and the error with them.
 
     `ratio` is the error of least squares from these sensors over the best error, `ladders` the same for drawn
     sensors by their number; None where `notes` say why. `condition` is the paper's assmpt-trunk for these sensors.
@@ -53,7 +53,7 @@ class Placement:
     found: Christoffel
     sensors: Sensors
     condition: SensorCondition | None
-    # what it is worth
+    # the error with them
     ratio: float | None
     ladders: dict[str, SensorLadder] | None
     notes: tuple[str, ...]
@@ -91,7 +91,7 @@ class Placement:
                 if condition.is_vacuous
                 else f"failure is at most {condition.failure:.2g}"
             )
-            verdict = f"has r_t = {condition.exponent:.2g} for so many: {says}"
+            verdict = f"has r_t = {condition.exponent:.2g} for this number: {says}"
         return (
             f"The theory of drawn sensors (assmpt-trunk) {verdict}. For r_t = 1 it asks for "
             f"{asked['christoffel']:,} drawn by Christoffel, or {asked['uniform']:,} drawn uniformly "
@@ -134,8 +134,8 @@ def place_sensors(
 ) -> Placement:
     """Choose `count` places to measure the outputs, or the inputs, of the run in `folder`.
 
-    Output sensors: the functions are those of the trunk, the places the run's points, and the errors are judged
-    on its test samples where its data are found again. Input sensors: the functions are the principal modes of
+    Output sensors: the functions are those of the trunk, the places the run's points, and the errors are measured
+    on its test samples if its data are found again. Input sensors: the functions are the principal modes of
     the training inputs, the places their sensors.
     """
     if method not in get_args(PlacingMethod):
@@ -151,7 +151,7 @@ def place_sensors(
     }[method]()
     functions = case.found.basis[sensors.indices]
     condition = sensor_condition(case.found, functions, sensors.weights) if count > 1 else None
-    ratio, ladders, notes = _worth(case, sensors, sorted({count, *_ladder(rank)}), seed)
+    ratio, ladders, notes = _errors_with(case, sensors, sorted({count, *_ladder(rank)}), seed)
     return Placement(
         "inputs" if inputs else "outputs",
         method,  # pyright: ignore[reportArgumentType]
@@ -168,7 +168,7 @@ def place_sensors(
 
 @dc.dataclass(frozen=True, eq=False)
 class _Case:
-    """Functions on places, and samples to judge by (None, with a note, where there are none)."""
+    """Functions on places, and samples to measure errors with (None, with a note, if there are none)."""
 
     places: np.ndarray
     names: tuple[str, ...]
@@ -181,7 +181,7 @@ def _ladder(rank: int) -> list[int]:
     return [-(-factor * rank // 4) for factor in (5, 10, 20, 40, 80)]
 
 
-def _worth(
+def _errors_with(
     case: _Case, sensors: Sensors, counts: list[int], seed: int
 ) -> tuple[float | None, dict[str, SensorLadder] | None, tuple[str, ...]]:
     notes = (case.note,) if case.note else ()

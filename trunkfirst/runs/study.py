@@ -43,10 +43,10 @@ _COUNTS = (8, 16, 32, 64, 128, 256)
 # N where sensors are varied; and the N, K of whole operators.
 _WIDTH = 4
 _TOGETHER = ((1, 16), (2, 32), (3, 64), (4, 128))
-# An input of so few numbers fills its space with the rate 1 over their number.
+# An input of at most this many numbers fills its space with the rate 1 over their number.
 _FEW_NUMBERS = 3
 _EVERY = 5
-# The kernel's length and ridge are chosen on so many samples.
+# The kernel's length and ridge are chosen on this number of samples.
 _SELECTION = 128
 
 
@@ -153,7 +153,7 @@ class _Case:
         return self.data.point_weights
 
     def some(self, count: int) -> Int[np.ndarray, " some"]:
-        """So many training samples, evenly chosen in the order of the data."""
+        """`count` training samples, evenly chosen in the order of the data."""
         places = np.linspace(0, len(self.train) - 1, count).round().astype(int)
         return self.train[places]
 
@@ -189,7 +189,7 @@ def _problem_study(name: str, *, samples: int | None, run: Path | None, seed: in
 def _case(data: OperatorData) -> _Case:
     if data.outputs.ndim != 2:
         raise DataError("outputs: a study needs one channel")
-    # Every fifth sample for judging: samples of a problem with one parameter stand in its order, and a random
+    # Every fifth sample is for testing: samples of a problem with one parameter are in its order, and a random
     # choice would leave gaps that no number of training samples closes.
     is_test = np.arange(data.samples) % _EVERY == _EVERY // 2
     values = data.flat_inputs
@@ -202,7 +202,7 @@ def _case(data: OperatorData) -> _Case:
 
 def _width_ladder(decay: Decay, what: str) -> RateLadder:
     widths = decay.ladder
-    if len(widths) < 4:  # a short ladder has room for every N
+    if len(widths) < 4:  # a short ladder takes every N
         widths = np.arange(1, 1 + max(2, int((decay.root_mean_square > 1e-12 * decay.size).sum()) - 1))
     # A trunk leaves an error of its own, and the slope is that of the way down to it.
     is_falling = decay.root_mean_square[widths] > 1.1 * decay.root_mean_square[-1]

@@ -191,7 +191,7 @@ function between(drawing, probe) {
   return [[left, 1 - share], [right, share]];
 }
 
-// Pointer and arrow keys move the place whose value is told.
+// Pointer and arrow keys move the place whose value is shown.
 function watch(picture, { box }, current, onMove) {
   const move = (event) => {
     const place = picture.placeOf(event);

@@ -43,7 +43,7 @@ function fillTriangle([a, b, c], x, y, put) {
   const [ax, ay, bx, by, cx, cy] = [x(a), y(a), x(b), y(b), x(c), y(c)];
   const area = (bx - ax) * (cy - ay) - (cx - ax) * (by - ay);
   if (area === 0) return;
-  const slack = 1e-4; // so that pixels on an edge belong to somebody
+  const slack = 1e-4; // so that pixels on an edge belong to a triangle
   for (let i = Math.ceil(Math.min(ax, bx, cx) - slack); i <= Math.max(ax, bx, cx) + slack; i++)
     for (let j = Math.ceil(Math.min(ay, by, cy) - slack); j <= Math.max(ay, by, cy) + slack; j++) {
       const atB = ((i - ax) * (cy - ay) - (cx - ax) * (j - ay)) / area;
