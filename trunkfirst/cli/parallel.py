@@ -67,7 +67,7 @@ def sweep(
 ) -> int:
     """Train with every combination of some settings: widths, encoders, seeds; one table, one figure.
 
-    [sweep] holds lists: width = [20, 40], branch.encoder = ["none", "log"], seed = [0, 1, 2].
+    [sweep] holds lists: width = [20, 40], inputs = ["raw", "standardise"], seed = [0, 1, 2].
 
     Example: trunkfirst sweep my.toml --out runs/widths
     """
