@@ -54,7 +54,7 @@ def arrays() -> dict[str, np.ndarray]:
 
 
 def small_operator() -> Operator:
-    """A trunk and a branch that nobody trained."""
+    """A trunk and a branch that are not trained."""
     rng = np.random.default_rng(0)
 
     def network(*widths: int) -> Perceptron:

@@ -1,12 +1,12 @@
-"""How many times faster a prediction is than our finite-element solver on 5.1, one at a time and batched.
+"""How many times faster a prediction is than our finite-element solver, one at a time and batched.
 
     taskset -c 1 python benchmarks/speed_against_fem.py
 
 A quick operator with a tanh trunk is trained first. Errors are against the closed form on a fine mesh. The solver
-is Newton's method on banded matrices, of which nothing is assembled anew: started from the Kirchhoff transform, or
-from the solution of a neighbour; to the last digit, or only as far as the operator is right; and on the coarsest
-mesh that is as right as the operator, judged at its own nodes alone. The closed form itself, which 5.1 has and
-most problems have not, is shown as well. Then a server is started on the same core and asked 50 times a second
+is Newton's method on banded matrices, which are not assembled again: started from the Kirchhoff transform, or from
+the solution of a neighbour; to the last digit, or only to the accuracy of the operator; and on the coarsest mesh
+that is as accurate as the operator, at its own nodes. The closed form, which this problem has and most problems
+do not have, is shown as well. Then a server is started on the same core and asked 50 times a second
 (latency), and as fast as it answers (throughput).
 """
 

@@ -28,7 +28,7 @@ def main() -> dict[str, float]:
     method = trunkfirst.TwoStep(
         trunk=trunkfirst.NetworkTrunk(hidden=(30, 30), width=10, iterations=400, starts=1),
         branch=trunkfirst.Linear(),
-        inputs="standardise",
+        inputs=trunkfirst.StandardisedInputs(),
         weights="none",
     )
     result = trunkfirst.fit(f, u, x[:, None], method=method, test_share=0.2)

@@ -22,7 +22,7 @@ def main(path: Path, *, iterations: int = 3000) -> dict[str, float]:
     method = trunkfirst.TwoStep(
         trunk=trunkfirst.NetworkTrunk(hidden=(60, 60), width=40, iterations=iterations, starts=1),
         branch=trunkfirst.Kernel(),
-        inputs="standardise",
+        inputs=trunkfirst.StandardisedInputs(),
         weights="none",
     )
     result = trunkfirst.fit(data.take(slice(0, 1000)), method=method)

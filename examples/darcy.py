@@ -12,6 +12,7 @@ the encoder of the inputs.
 """
 
 import trunkfirst
+from trunkfirst.encoders import AbstractInputs
 
 
 def methods(iterations: int) -> dict[str, trunkfirst.TwoStep]:
@@ -20,7 +21,7 @@ def methods(iterations: int) -> dict[str, trunkfirst.TwoStep]:
     # The conductivity jumps along a circle. ReLU networks have kinks, which can follow it; tanh is smooth.
     kinked = trunkfirst.NetworkTrunk((25, 25, 25), 25, "relu", "he", iterations=iterations, starts=4)
 
-    def method(trunk: trunkfirst.NetworkTrunk, inputs: object) -> trunkfirst.TwoStep:
+    def method(trunk: trunkfirst.NetworkTrunk, inputs: AbstractInputs) -> trunkfirst.TwoStep:
         return trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), inputs=inputs, weights="relative")
 
     return {

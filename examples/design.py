@@ -28,7 +28,7 @@ def trained(data: trunkfirst.OperatorData) -> trunkfirst.Operator:
     method = trunkfirst.TwoStep(
         trunk=trunkfirst.NetworkTrunk(hidden=(30, 30), width=15, iterations=400, starts=1),
         branch=trunkfirst.NetworkBranch(hidden=(60,), activation="tanh", iterations=300, ridge=1e-6),
-        inputs="standardise",
+        inputs=trunkfirst.StandardisedInputs(),
         weights="none",
     )
     return trunkfirst.fit(data, method=method).operator

@@ -29,7 +29,7 @@ def trained() -> trunkfirst.Operator:
     method = trunkfirst.TwoStep(
         trunk=trunkfirst.NetworkTrunk(hidden=(20, 20), width=6, iterations=200, starts=1),
         branch=trunkfirst.Kernel(),
-        inputs="standardise",
+        inputs=trunkfirst.StandardisedInputs(),
         weights="none",
     )
     return trunkfirst.fit(designs, fin(designs, x), x[:, None], method=method).operator

@@ -6,6 +6,8 @@ Concatenated, one branch network gets the sensors of both functions. As a produc
 own network, and the two are multiplied: the right form here, because u is linear in f and in g.
 """
 
+import functools as ft
+
 import numpy as np
 
 import trunkfirst
@@ -38,12 +40,14 @@ def main() -> dict[str, float]:
 
     trunk = trunkfirst.NetworkTrunk(hidden=(24,), width=8, iterations=200, starts=1)
     encoders = trunkfirst.PerInput({"f": trunkfirst.PrincipalInputs(3), "g": trunkfirst.PrincipalInputs(3)})
-    common = {"activation": "tanh", "skip": False, "iterations": 150, "ridge": 1e-4, "decay": 0.0}
+    network = ft.partial(
+        trunkfirst.NetworkBranch, activation="tanh", skip=False, iterations=150, ridge=1e-4, decay=0.0
+    )
     branches = {
-        "concatenated": trunkfirst.NetworkBranch(hidden=(40,), **common),
+        "concatenated": network(hidden=(40,)),
         # A single linear layer for each input is enough: the 16 products of (three coordinates, 1) with (three
         # coordinates, 1). hidden=(40, 16) would put a layer of 40 neurons before it.
-        "product": trunkfirst.NetworkBranch(hidden=(16,), product=True, **common),
+        "product": network(hidden=(16,), product=True),
     }
     errors: dict[str, float] = {}
     step1 = None

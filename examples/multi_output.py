@@ -36,7 +36,7 @@ def main() -> dict[str, float]:
     method = trunkfirst.TwoStep(
         trunk=trunkfirst.NetworkTrunk(hidden=(30, 30), width=11, iterations=400, starts=1),
         branch=trunkfirst.Linear(),
-        inputs="standardise",
+        inputs=trunkfirst.StandardisedInputs(),
         # The body starts at rest at 0: the output is exactly 0 at the lower end of t. Position counts twice.
         output=trunkfirst.Output(fixed=("t-",), channel_weights=(1.0, 2.0)),
         weights="none",

@@ -25,7 +25,11 @@ class Gaussians(AbstractEncoder):
 
     centres: jax.Array
     log_widths: jax.Array
-    sensors = 1  # coordinates of a point
+
+    @property
+    def sensors(self) -> int:
+        """The number of coordinates of a point."""
+        return 1
 
     def __call__(self, inputs: jax.Array) -> jax.Array:
         return jnp.exp(-((inputs - self.centres[None]) ** 2) / (2 * jnp.exp(2 * self.log_widths[None])))

@@ -29,7 +29,7 @@ def main() -> dict[str, float]:
     method = trunkfirst.TwoStep(
         trunk=trunkfirst.NetworkTrunk(hidden=(20, 20), width=12, iterations=150, starts=1),
         branch=trunkfirst.Kernel(),
-        inputs="standardise",
+        inputs=trunkfirst.StandardisedInputs(),
         weights="none",
     )
     result = trunkfirst.fit(data.take(slice(0, 120)), method=method)

@@ -330,7 +330,7 @@ _SINGLE = (RawInputs, StandardisedInputs, PrincipalInputs, PredictiveInputs, Bas
 
 @record
 class PerInput(AbstractInputs):
-    """Every input function with an encoding of its own, by name."""
+    """Every input function with its own encoding, by name."""
 
     encodings: dict[str, Annotated[AbstractInputs, OneOf(*_SINGLE)]] = Field(
         description="an encoding for every input, by name"

@@ -60,9 +60,9 @@ class OutputMap(eqx.Module):
 
 @record
 class Output:
-    """What is known of the outputs beforehand.
+    """What is known about the outputs in advance.
 
-    Every channel is measured in units of its own mean square first, so equal `channel_weights` mean equal care.
+    Channels are scaled to the same mean square first, so that equal `channel_weights` treat them equally.
     """
 
     fixed: tuple[str, ...] = Field(
@@ -71,7 +71,7 @@ class Output:
     value: float = Field(default=0.0, description="the output on these sides")
     positive: bool = Field(default=False, description="learn the logarithm, so that every output is positive")
     channel_weights: tuple[float, ...] | None = Field(
-        default=None, description="how much each channel counts; all alike if left out"
+        default=None, description="weight of each channel; all equal if left out"
     )
 
     def fit(self, data: AnyData) -> OutputMap | None:

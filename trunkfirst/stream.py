@@ -194,7 +194,7 @@ class Stream:
     def stored(self, basis: Orthonormal, fields: Fields, weight: float) -> Generator[StoredRows]:
         """Encoded inputs, coefficients in the `basis` and weights of all samples, in files while this lasts.
 
-        In a folder of checkpoints they stay, to be taken up by who resumes, and go with it.
+        In a folder of checkpoints they stay, so that a resumed run finds them, and are removed with it.
         """
         begin = time.perf_counter()
         with work_folder() as folder:
@@ -248,7 +248,7 @@ class _Work:
 
     @classmethod
     def begin(cls, points: int, place: StepHandle) -> "_Work":
-        """From the beginning, or where it was broken off; several processes begin anew."""
+        """From the beginning, or where it was interrupted; several processes start again."""
         work = cls(RowFactor(points), RowFactor(points))
         if place.saved is not None and not is_distributed():
             work.total, work.blocks = float(place.saved.note["total"]), int(place.saved.note["blocks"])
@@ -264,7 +264,7 @@ class _Work:
         self.weighted.combine()
 
     def snapshot(self) -> Snapshot:
-        """All that is needed to go on."""
+        """All that is needed to continue."""
         factors = {"plain": self.plain, "weighted": self.weighted}
         states = {f"{name}.{key}": array for name, f in factors.items() for key, array in f.state().items()}
         return Snapshot(states, {"total": self.total, "blocks": self.blocks})
