@@ -112,11 +112,11 @@ def _interrupt_and_resume(
     start = ft.partial(_start, place, cache=folder if wanted == "data" else None)
     run = ["run", *ARGUMENTS, *SETTINGS_OPTIONS, "--out", str(folder / "run")]
     resume = ["resume", str(folder / "run"), "--quiet"]
-    stage = _kill_in(wanted, ft.partial(start, run), rng)
+    stage = _interrupt_in(wanted, ft.partial(start, run), number, rng)
     if rng.random() < 0.3:
-        _kill_in(wanted, ft.partial(start, resume), rng)
+        _interrupt_in(wanted, ft.partial(start, resume), number, rng)
     code = _wait(start(resume))
-    assert code == 0, f"resume failed with {code} after a kill in {stage}"
+    assert code == 0, f"resume failed with {code} after {number.name} in {stage}"
     return stage, _digest(folder / "run")
 
 

@@ -100,8 +100,8 @@ def numbers() -> dict[str, Any]:
 
 def after_adam(fields: Fields) -> np.ndarray:
     """The parameters after 100 steps of Adam."""
-    problem = trunk_problems(fields, DOUBLE)(1e-3)
-    start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
+    problem = fields.problem(DOUBLE)(1e-3)
+    start = replicate_like(STEP1.start(fields, dtype=DOUBLE, key=jr.key(0)), problem)
     return flat(minimise(problem, start, Adam(), iterations=100, key=jr.key(1)).state.parameters)
 
 
