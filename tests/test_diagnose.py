@@ -27,8 +27,9 @@ from trunkfirst.output_map import OutputMap
 from trunkfirst.problems import make_data
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.report import write_report
-from trunkfirst.runs import _diagnose as room
-from trunkfirst.runs.config import make_config
+from trunkfirst.run_data import load_run_data
+from trunkfirst.runs import diagnose as diagnose_module
+from trunkfirst.runs.config import load_config, make_config
 from trunkfirst.runs.diagnose import gather_case
 from trunkfirst.settings import to_toml
 from trunkfirst.trunks import JointTrunk
@@ -49,7 +50,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     write_data(antiderivative(40), folder / "train.npz")
     config = make_config({"data": {"file": str(folder / "train.npz")}})
-    prepared = prepare(config)
+    prepared = load_run_data(config.data)
     method = TwoStep(
         JointTrunk(
             hidden=(40,), width=8, activation="tanh", initialisation="he", minimiser=Adam(0.001), iterations=1
@@ -200,7 +201,7 @@ def test_the_report_has_a_section(call: Call, run: Path):
 def test_a_file_with_the_test_samples_alone(run: Path, tmp_path: Path):
     """In another order; there is no training sample at its points, and so no chain."""
     case = gather_case(run)
-    rows = room._places(finer(), case.at_sensors)[::-1]
+    rows = load_run_data(load_config(run / "config.toml").data).split.test[::-1]
     write_data(finer().take(rows), tmp_path / "some.npz")
     found = gather_case(run, data=tmp_path / "some.npz")
     assert found.nearest is None
@@ -210,7 +211,7 @@ def test_a_file_with_the_test_samples_alone(run: Path, tmp_path: Path):
 
 
 def test_many_test_samples_are_thinned(run: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(room, "_MOST_NUMBERS", 50)
+    monkeypatch.setattr(diagnose_module, "_MOST_NUMBERS", 50)
     case = gather_case(run)
     assert (case.test.samples, case.all_tests) == (2, 4)
 
