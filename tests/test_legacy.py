@@ -1,8 +1,9 @@
-"""Configurations that version 0.1 wrote are read as the same method in the present form."""
+"""What version 0.1 wrote is still read: configurations, as the same method in the present form, and models."""
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from trunkfirst.cli._settings import fit_values, resolve
@@ -17,12 +18,14 @@ from trunkfirst.encoders import (
     RawInputs,
     StandardisedInputs,
 )
-from trunkfirst.errors import SettingError, UnknownNameError
+from trunkfirst.errors import DataError, SettingError, UnknownNameError
+from trunkfirst.files import read_json
 from trunkfirst.linear import QR, SVD
 from trunkfirst.losses import Batches
 from trunkfirst.minimisers import Adam, LevenbergMarquardt
 from trunkfirst.monolithic import Monolithic, MonolithicProjected
 from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
+from trunkfirst.networks import load
 from trunkfirst.output_map import Output
 from trunkfirst.presets import preset_method
 from trunkfirst.regressors import (
@@ -334,6 +337,19 @@ def test_encoders(text: str):
 def test_an_encoder_that_no_version_knew(text: str):
     with pytest.raises(SettingError, match=r"branch\.encoder is"):
         two_step_of(branch={"kind": "linear", "encoder": text})
+
+
+# -- models
+
+
+def test_a_model_folder_of_0_1_predicts_what_it_did():
+    """Two inputs with an encoder each, periodic coordinates, two positive channels; it knows no training points."""
+    here = Path(__file__).parent
+    operator, known = load(here / "model_0_1"), read_json(here / "model_0_1_fields.json")
+    fields = operator.predict(np.array(known["inputs"]), np.array(known["points"]))
+    np.testing.assert_allclose(fields, known["fields"], rtol=1e-12)
+    with pytest.raises(DataError, match="does not know its training points"):
+        operator.predict(np.array(known["inputs"]))
 
 
 # -- what is refused

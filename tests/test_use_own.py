@@ -129,7 +129,11 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "no such side": (["--data", "DATA", *OPTIONS, "--set", 'output.fixed=["y-"]'], 4, "'y-' is no side"),
     "not positive": (["--data", "DATA", *OPTIONS, "--set", "output.positive=true"], 6, "learns the logarithm"),
     "no such kind": (["--data", "DATA", "--set", "branch.kind=magic"], 3, "no method.branch of kind 'magic'"),
-    "no such encoder": (["--data", "DATA", *OPTIONS, "--set", "inputs=magic"], 3, "no method.inputs of kind 'magic'"),
+    "no such encoder": (
+        ["--data", "DATA", *OPTIONS, "--set", "inputs=magic"],
+        3,
+        "no method.inputs of kind 'magic'",
+    ),
     "no grid": (
         ["--data", "DATA", *OPTIONS, "--set", "branch={kind='network',convolution=true}"],
         6,
