@@ -343,7 +343,7 @@ def test_an_encoder_that_no_version_knew(text: str):
 
 
 def test_a_model_folder_of_0_1_predicts_what_it_did():
-    """Two inputs with an encoder each, periodic coordinates, two positive channels; it knows no training points."""
+    """Two inputs with encoders of their own, periodic coordinates, two positive channels; no training points."""
     here = Path(__file__).parent
     operator, known = load(here / "model_0_1"), read_json(here / "model_0_1_fields.json")
     fields = operator.predict(np.array(known["inputs"]), np.array(known["points"]))
