@@ -125,7 +125,7 @@ def test_large_tables_are_rounded_or_thinned(runs: Path, tmp_path: Path, monkeyp
 
 
 def test_a_strange_input_is_told_as_in_python(runs: Path, tmp_path: Path):
-    known = read_summary(runs / "space").familiarity
+    known = read_summary(runs / "space").novelty
     assert known is not None
     values = np.array([[1.5, 1.5], [1.1, 1.9], [9.0, 1.5], [1.5, -4.0]])
     found = run_node(runs / "space.html", tmp_path, [{"values": v.tolist(), "point": [0, 0, 0]} for v in values])
@@ -142,8 +142,8 @@ def test_groups_and_sliders(runs: Path):
     assert [group["name"] for group in content["groups"]] == [HOSTILE, "g"]
     assert [len(group["sliders"]) for group in content["groups"]] == [4, 1]  # four cosines make the functions
     memory = read_summary(runs / "functions")
-    assert memory.familiarity is not None
-    trained = memory.familiarity.centre + memory.familiarity.seen @ np.linalg.pinv(memory.familiarity.matrix)
+    assert memory.novelty is not None
+    trained = memory.novelty.centre + memory.novelty.seen @ np.linalg.pinv(memory.novelty.matrix)
     reached = unpack(content["base"]) + unpack(content["seen"]) @ unpack(content["shapes"])
     assert np.abs(reached - trained).max() < 1e-10
     slider = content["groups"][1]["sliders"][0]
