@@ -25,10 +25,10 @@ from typing import Any
 
 import jax
 from _common import Table, options_for, publish
-from trunkfirst.cli._app import main as command
 
 from trunkfirst import fields, fitting
 from trunkfirst.cli import train
+from trunkfirst.cli.commands import main as command
 from trunkfirst.files import sha256_of, verify_manifest
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.problems import generate

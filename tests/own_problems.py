@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pytest
 from helpers import make_network
-from trunkfirst.trained import Trained
 
 from trunkfirst.data import InputFunction, OperatorData
 from trunkfirst.fitting import fit_method
+from trunkfirst.method import Trained
 from trunkfirst.networks import Operator, Perceptron, Trunk, load, save
 from trunkfirst.trunks import reuse_trunk
 from trunkfirst.two_step import TwoStep
