@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 from helpers import make_network
 from own_problems import Call, antiderivative, fit_branch, known_trunk
-from trunkfirst.training import JointTrunk, TwoStep
 
+from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData, read_data, scattered_from_lists, write_data
+from trunkfirst.encoders import RawInputs, fit_standardise
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.files import read_json, read_npz, verify_manifest, write_json, write_manifest, write_text
 from trunkfirst.minimisers import Adam
-from trunkfirst.networks import Operator, OutputMap, Trunk, fit_standardise, load, save
+from trunkfirst.networks import Operator, OutputMap, Trunk, load, save
 from trunkfirst.problems import make_data
+from trunkfirst.regressors import Linear
 from trunkfirst.report import write_report
 from trunkfirst.run_data import load_run_data
 from trunkfirst.runs import diagnose as diagnose_module
