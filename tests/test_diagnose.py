@@ -209,7 +209,7 @@ def test_a_file_with_the_test_samples_alone(run: Path, tmp_path: Path):
 
 
 def test_many_test_samples_are_thinned(run: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(diagnose_module, "_MOST_NUMBERS", 50)
+    monkeypatch.setattr(diagnose_module, "_MAX_FLOATS", 50)
     case = gather_case(run)
     assert (case.test.samples, case.all_tests) == (2, 4)
 
