@@ -10,7 +10,7 @@ demo: .venv/ready
 	rm -rf runs/demo
 	$(BIN)/trunkfirst compare nonlinear-conductivity --iterations 2000 --set branch.iterations=50 --out runs/demo
 	$(BIN)/trunkfirst export runs/demo/two-step-seed0 --to html --out runs/demo/explorer.html
-	@echo "open runs/demo/report.html to read, runs/demo/explorer.html to play"
+	@echo "report: runs/demo/report.html; interactive explorer: runs/demo/explorer.html"
 
 docs: .venv/ready
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

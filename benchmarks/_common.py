@@ -1,4 +1,4 @@
-"""What the benchmarks share: options, clocks, the table and the figure that each of them makes."""
+"""Shared by the benchmarks: options, clocks, tables and figures."""
 
 import argparse
 import contextlib
@@ -13,9 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from trunkfirst.presets import preset_method
-from trunkfirst.runs.config import RunConfig, make_config
-from trunkfirst.settings import merge
+from trunkfirst.runs.config import RunConfig, nested, problem_configs
 
 RESULTS = Path(__file__).parent / "results"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -61,7 +59,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
 
 def make_run_config(preset: str, problem: str, values: dict[str, Any]) -> RunConfig:
     """The preset of a problem with some values changed."""
-    return make_config(merge(preset_method(preset, problem), values))
+    return problem_configs(nested({"problem": problem} | values), preset=preset)[0]
 
 
 class Stopwatch:
@@ -77,7 +75,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stands still, while somebody judges what there is."""
+        """Stop the clock while results are evaluated."""
         begin = self._clock()
         yield
         self._zero += self._clock() - begin
@@ -85,7 +83,7 @@ class Stopwatch:
 
 @dc.dataclass(frozen=True)
 class Table:
-    """Rows of words and numbers below a head, and what is to be said about them."""
+    """Rows below a head, and notes about them."""
 
     title: str
     head: Sequence[str]

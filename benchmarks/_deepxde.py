@@ -1,4 +1,4 @@
-"""DeepXDE's DeepONet on a Cartesian product (PyTorch) with the networks of a configuration."""
+"""DeepXDE's DeepONet on a Cartesian product (PyTorch) with the networks of a method."""
 
 import os
 import sys
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from trunkfirst.data import OperatorData
-from trunkfirst.runs.config import RunConfig
 
 os.environ["DDE_BACKEND"] = "pytorch"
 try:
@@ -21,23 +20,24 @@ torch.set_num_threads(len(os.sched_getaffinity(0)))
 Watch = Callable[[Any], None]  # called with the model at every iteration
 
 
-def make_model(config: RunConfig, inputs: np.ndarray, data: OperatorData, dtype: str) -> Any:
-    """A DeepONetCartesianProd of the sizes in `config` on encoded `inputs` (samples, features).
+def make_model(method: Any, inputs: np.ndarray, data: OperatorData, dtype: str) -> Any:
+    """A DeepONetCartesianProd of the sizes in `method` on encoded `inputs` (samples, features).
 
     It has N + 1 trunk outputs behind an activation and one bias; trunkfirst has N linear ones and a constant.
     """
     dde.config.set_default_float(dtype)  # and says so on standard output
     dde.config.set_random_seed(0)
-    *hidden, width = config.trunk.architecture
-    start = {"he": "He normal", "xavier": "Glorot normal"}[config.trunk.initialisation]
-    branch = [inputs.shape[1], *config.branch.architecture[1:]]
-    net = dde.nn.DeepONetCartesianProd(branch, [*hidden, width + 1], config.trunk.activation, start)
+    start = {"he": "He normal", "xavier": "Glorot normal"}[method.trunk.initialisation]
+    functions = method.trunk.width + 1
+    trunk = [data.points.shape[1], *method.trunk.hidden, functions]
+    branch = [inputs.shape[1], *method.branch.hidden, functions]
+    net = dde.nn.DeepONetCartesianProd(branch, trunk, method.trunk.activation, start)
     X, y = (inputs.astype(dtype), data.points.astype(dtype)), data.outputs.astype(dtype)
     return dde.Model(dde.data.TripleCartesianProd(X, y, (X[0][:1], X[1]), y[:1]), net)
 
 
 def train(model: Any, watch: Watch, iterations: int | None = None, **options: Any) -> None:
-    """Train without a word; `watch` may set `model.stop_training`."""
+    """Train without output; `watch` may set `model.stop_training`."""
     model.train(iterations, display_every=10**9, callbacks=[_Before(watch)], verbose=0, **options)
 
 
@@ -55,7 +55,7 @@ def compile_adam(model: Any, *, is_relative: bool = False) -> None:
 
 
 def compile_lbfgs(model: Any, *, is_relative: bool = False) -> None:
-    """L-BFGS in parts of 20 iterations, so that somebody can look at the clock between them."""
+    """L-BFGS in parts of 20 iterations, so that the time can be checked between them."""
     dde.optimizers.config.LBFGS_options.update(iter_per_step=20, fun_per_step=25)
     model.compile("L-BFGS", loss=_loss(is_relative), verbose=0)
 

@@ -25,7 +25,7 @@ from trunkfirst.networks import Operator, Perceptron, Trunk, load, save
 from trunkfirst.report.run_files import read_experiment
 from trunkfirst.runs.config import load_config, make_config
 from trunkfirst.settings import to_toml
-from trunkfirst.training_summary import sample_count
+from trunkfirst.training_summary import read_summary, sample_count
 
 Pieces = dict[str, bytes]
 
@@ -54,7 +54,7 @@ def arrays() -> dict[str, np.ndarray]:
 
 
 def small_operator() -> Operator:
-    """A trunk and a branch that nobody trained."""
+    """A trunk and a branch that are not trained."""
     rng = np.random.default_rng(0)
 
     def network(*widths: int) -> Perceptron:
@@ -220,7 +220,7 @@ def read_run(folder: Path) -> None:
     """As evaluate, predict and report do, each on its own: the first refusal must not hide the others."""
     verify_manifest(folder)
     refusals: list[TrunkfirstError] = []
-    for read in (read_experiment, read_memory, sample_count, lambda f: load_config(f / "config.toml")):
+    for read in (read_experiment, read_summary, sample_count, lambda f: load_config(f / "config.toml")):
         try:
             read(folder)
         except TrunkfirstError as error:

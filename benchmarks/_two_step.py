@@ -1,4 +1,4 @@
-"""Complete runs of a preset with a share of its iterations, from scratch, judged off the clock."""
+"""Complete runs of a preset with a share of its iterations, from scratch; evaluation is not timed."""
 
 import dataclasses as dc
 import functools as ft
@@ -10,10 +10,10 @@ from _common import Stopwatch, make_run_config
 
 import trunkfirst
 from trunkfirst.data import Split
-from trunkfirst.run_data import RunData
+from trunkfirst.regressors import JointBranch
+from trunkfirst.run_data import RunData, load_run_data
 from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run
-from trunkfirst.settings import merge
 
 
 @dc.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Finished:
 def run_share(preset: str, problem: str, share: float, clock: str, values: dict[str, Any]) -> Finished:
     """Run with `share` of the preset's iterations, compiled anew.
 
-    On the clock: choosing the encoder, compiling, both steps, writing. Off it: the data and judging.
+    Timed: choosing the encoder, compiling, both steps, writing. Not timed: making the data, evaluation.
     """
     config = make_run_config(preset, problem, values)
     prepared = prepared_data(preset, problem, config.data.samples)
@@ -41,29 +41,28 @@ def run_share(preset: str, problem: str, share: float, clock: str, values: dict[
     jax.clear_caches()
     watch = Stopwatch(clock)
     with tempfile.TemporaryDirectory() as folder:
-        result = run(shared, folder, prepared=blind).result
+        result = run(shared, folder, data=blind).result
     seconds = watch.read()
     errors = trunkfirst.evaluate(result.operator, prepared.data.take(split.test)).errors
-    # With fewer iterations than the preset has, a search that came to an end early may just have begun badly.
-    has_stagnated = share >= 1 and result.diagnostics["trunk"]["iterations"] < shared.trunk.iterations
+    # With fewer iterations than the preset has, a search that stopped early may only have had a bad start.
+    has_stagnated = share >= 1 and result.diagnostics["trunk"]["iterations"] < shared.method.trunk.iterations
     return Finished(share, seconds, float(errors.mean()), has_stagnated, result.operator.encoder)
 
 
 def shorten(config: RunConfig, share: float) -> RunConfig:
     """A share of the trunk's iterations, and of the branch's where Adam trains it.
 
-    Other branches come to their end sooner: they get the root of the share, and not more than the preset's.
+    Other branches finish sooner: they get the root of the share, and not more than the preset's.
     """
-    is_adam = config.branch.minimiser == "adam" and config.branch.kind == "network"
-    branch_share = share if is_adam else min(share, 1.0) ** 0.5
-    counts = {
-        "trunk": {"iterations": max(int(config.trunk.iterations * share), 1)},
-        "branch": {"iterations": max(int(config.branch.iterations * branch_share), 1)},
-    }
-    return RunConfig.model_validate(merge(config.model_dump(), counts))
+    method: Any = config.method
+    branch_share = share if isinstance(method.branch, JointBranch) else min(share, 1.0) ** 0.5
+    trunk = dc.replace(method.trunk, iterations=max(int(method.trunk.iterations * share), 1))
+    branch = dc.replace(method.branch, iterations=max(int(method.branch.iterations * branch_share), 1))
+    return dc.replace(config, method=dc.replace(method, trunk=trunk, branch=branch))
 
 
 @ft.cache
 def prepared_data(preset: str, problem: str, samples: int | None = None) -> RunData:
     """The data of a problem, split as the preset says."""
-    return prepare(make_run_config(preset, problem, {"data": {"samples": samples}}))
+    config = make_run_config(preset, problem, {"data": {"samples": samples}})
+    return load_run_data(config.data, config.problem)

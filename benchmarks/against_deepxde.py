@@ -16,11 +16,13 @@ import jax.random as jr
 import numpy as np
 from _common import environment, make_run_config
 
-import trunkfirst
 from trunkfirst.data import OperatorData
+from trunkfirst.fields import Fields
+from trunkfirst.fitting import fit_method
 from trunkfirst.losses import BranchCoefficients, OutputLoss
 from trunkfirst.minimisers import minimise
-from trunkfirst.runs.config import RunConfig
+from trunkfirst.regressors import InputLayout
+from trunkfirst.run_data import load_run_data
 
 GOAL = 1.5
 Watch = Callable[[Any], None]  # called at every iteration
@@ -42,16 +44,17 @@ def seconds_per_iteration(dtype: str, blocks: int, iterations: int) -> None:
     import _deepxde
 
     precision = {"float32": "single", "float64": "double"}[dtype]
-    values = {"method": "monolithic", "precision": precision, "trunk": {"iterations": iterations + 1}}
+    values = {"method": "monolithic", "precision": precision, "iterations": iterations + 1}
     config = make_run_config("paper", "nonlinear-conductivity", values)
-    data = (prepared := prepare(config)).data.take(prepared.split.train)
-    model = _deepxde.make_model(config, data.flat_inputs, data, dtype)
+    method: Any = config.method
+    data = load_run_data(config.data, config.problem).train
+    model = _deepxde.make_model(method, data.flat_inputs, data, dtype)
     _deepxde.compile_adam(model)
     contenders: dict[str, Callable[[Watch], Any]] = {
-        "DeepXDE": lambda clock: _deepxde.train(model, clock, config.trunk.iterations),
+        "DeepXDE": lambda clock: _deepxde.train(model, clock, method.iterations),
         # for p = 2 and full batch `fit` compresses the outputs, without loss, at the start
-        "trunkfirst.fit": lambda clock: trunkfirst.fit(data, build_method(config, data), on_step=clock),
-        "trunkfirst, loss not compressed": lambda clock: fit_uncompressed(config, data, dtype, clock),
+        "trunkfirst": lambda clock: fit_method(data, method, on_step=clock),
+        "trunkfirst, loss not compressed": lambda clock: fit_uncompressed(method, data, dtype, clock),
     }
     rounds = np.array([[timed(train) for train in contenders.values()] for _ in range(blocks + 1)])
     (wall, cpu, _), start_up = np.median(rounds[1:], axis=0).T, rounds[0, :, 2]
@@ -72,13 +75,12 @@ def timed(train: Callable[[Watch], Any]) -> tuple[float, float, float]:
     return float(wall), float(cpu), float((first - start)[0])
 
 
-def fit_uncompressed(config: RunConfig, data: OperatorData, dtype: str, clock: Watch) -> None:
+def fit_uncompressed(method: Any, data: OperatorData, dtype: str, clock: Watch) -> None:
     """The loop of `fit` on the sum over all samples and points, which is what DeepXDE computes."""
-    method: Any = build_method(config, data)
     with jax.enable_x64(True):
         keys = jr.split(jr.key(0), 3)
-        trunk = method.trunk.make(dtype=np.dtype(dtype), key=keys[0])
-        branch = method.branch.make(1, trunk.width + 1, dtype=np.dtype(dtype), key=keys[1])
+        trunk = method.trunk.make(Fields(data.points, data.outputs), dtype=np.dtype(dtype), key=keys[0])
+        branch = method.branch.make(1, trunk.width + 1, InputLayout((1,)), dtype=np.dtype(dtype), key=keys[1])
         ones = np.ones(len(data.points)), np.ones(data.samples)
         loss = OutputLoss(*(jnp.asarray(a, dtype) for a in (data.points, data.flat_inputs, data.outputs, *ones)))
         start, count = BranchCoefficients(trunk, branch), method.iterations

@@ -1,8 +1,8 @@
-"""Cost of a projected trunk iteration against the number of samples: 541 points of problem 5.3 by its closed form.
+"""Cost of a projected trunk iteration against the number of samples, for multiple-inputs at 541 points.
 
     taskset -c 1 python benchmarks/cost_against_samples.py
 
-The outputs enter through their thin factor, made once; how long that takes stands apart. Beside it an iteration
+The outputs enter through their thin factor, made once; its time is listed separately. For comparison, an iteration
 of Adam on the loss of the paper's step 1 without compression, up to --plain-limit samples. Problems take turns in
 one process; the median round counts.
 """
@@ -89,14 +89,9 @@ def weighted_outputs(parameters: np.ndarray) -> np.ndarray:
 
 def make_trunk() -> tuple[NetworkTrunk, Trunk]:
     """Step 1 of the preset, and its trunk before training."""
-    section = make_run_config("fast", PROBLEM.name, {}).trunk
-    settings = {
-        "hidden": section.architecture[1:-1],
-        "width": section.architecture[-1],
-        "activation": section.activation,
-        "initialisation": section.initialisation,
-    }
-    return NetworkTrunk(**settings, starts=8), settings.make(dtype=DTYPE, key=jr.key(0))
+    method: Any = make_run_config("fast", PROBLEM.name, {}).method
+    fields = Fields(PROBLEM.mesh.points, np.zeros((1, len(PROBLEM.mesh.points))))
+    return method.trunk, method.trunk.make(fields, dtype=DTYPE, key=jr.key(0))
 
 
 Search = tuple[AbstractObjective, Any, AbstractMinimiser]
@@ -105,8 +100,8 @@ Search = tuple[AbstractObjective, Any, AbstractMinimiser]
 def projected_search(factor: np.ndarray) -> Search:
     """Problem, start and minimiser of step 1, on the thin factor."""
     fit, _ = make_trunk()
-    problem = trunk_problems(Fields(PROBLEM.mesh.points, factor), DTYPE)(fit.ridge)
-    return problem, fit.start(dtype=DTYPE, key=jr.key(0)), LBFGS()
+    fields = Fields(PROBLEM.mesh.points, factor)
+    return fields.problem(DTYPE)(fit.ridge), fit.start(fields, dtype=DTYPE, key=jr.key(0)), LBFGS()
 
 
 def plain_search(count: int) -> Search:

@@ -153,7 +153,7 @@ def json_bytes(rng: random.Random) -> Ask:
 
 
 def json_values(rng: random.Random) -> Ask:
-    """Sound JSON, or what Python takes for it, with odd values in it."""
+    """Sound JSON, or what Python takes for it, with unusual values in it."""
     value: Any = copy.deepcopy(rng.choice((GOOD, SIDE_BY_SIDE)))
     for _ in range(rng.choice((1, 1, 2))):
         place: Any = value
@@ -253,7 +253,7 @@ def fuzz(app: Any, make: Callable[[random.Random], Ask], count: int, *, seed: in
 
 
 def _trouble(status: int, headers: Mapping[str, str], body: bytes) -> str | None:
-    """A body that is not what its type says, or that reveals internals of the server."""
+    """A body that is not what its type says, or that reveals how the server is made."""
     if headers.get("content-type") == JSON:
         value = json.loads(body, parse_constant=lambda word: 1 / 0)
         if status >= 400 and list(value) != ["error"]:

@@ -1,10 +1,10 @@
-"""SIGKILL or SIGTERM at random moments of a run, then resume: the same SHA-256 as an undisturbed run.
+"""kill -9 at random moments of a run, in each of its stages, and resume: the same SHA-256 as an uninterrupted run.
 
     python benchmarks/kill_and_resume.py --kills 200 --terms 50
 
-Every signal has a run of its own, which is resumed after it; some get a second one while they resume. A process
-that gets SIGTERM must exit with 143. Processes are forked from one that has imported everything and computed
-nothing. A stage is delayed for some milliseconds at its beginning, so that short ones can be hit.
+Every kill has a run of its own, which is resumed after it; some are killed again while they resume. Processes are
+forked from one that has imported everything and computed nothing. A stage is delayed by some milliseconds at its
+beginning, so that short ones can be hit.
 """
 
 import argparse
@@ -25,31 +25,30 @@ from typing import Any
 
 import jax
 from _common import Table, options_for, publish
-from trunkfirst.training import _projected_trunk
 
+from trunkfirst import fields, fitting
+from trunkfirst.cli import train
 from trunkfirst.cli.commands import main as command
 from trunkfirst.files import sha256_of, verify_manifest
-from trunkfirst.fitting import train
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.problems import generate
 from trunkfirst.regressors.network import NetworkBranch
-from trunkfirst.runs import _run
-from trunkfirst.runs.legacy import _two_step
 
-# The function of each stage, and the seconds by which its beginning is delayed.
+# The function of a stage, and how long it may be delayed at its beginning, in seconds.
 STAGES: dict[str, tuple[Any, str, float]] = {
     "data": (generate, "solve_shard", 0.05),
-    "selection": (_run, "settle", 0.0),
-    "compression": (_projected_trunk, "compress", 0.05),
+    "selection": (fitting, "resolve", 0.0),
+    "compression": (fields, "compress", 0.05),
     "trunk": (NetworkTrunk, "fit", 0.0),
-    "orthonormalisation": (_two_step, "make_targets", 0.05),
+    "orthonormalisation": (fields.Fields, "basis", 0.05),
     "branch": (NetworkBranch, "fit", 0.02),
-    "evaluation and files": (_run, "evaluate", 0.05),
+    "evaluation and files": (fitting, "evaluate", 0.05),
 }
 ARGUMENTS = ("nonlinear-conductivity", "--samples", "60", "--iterations", "400", "--quiet")
 SETTINGS = (
-    "trunk.architecture=[2,20,20]",
-    "branch.architecture=[1,20,21]",
+    "trunk.hidden=[20]",
+    "trunk.width=20",
+    "branch.hidden=[20]",
     "checkpoint_seconds=0.1",
     "trunk.starts=4",
 )
@@ -67,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         begin = time.perf_counter()
-        whole = _run_in_one_go(place)
+        whole = _run_uninterrupted(place)
         seconds = time.perf_counter() - begin
         hits: Counter[str] = Counter()
         same: Counter[str] = Counter()
@@ -79,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             shutil.rmtree(place / str(number))
     rows = [(stage, hits[stage], same[stage]) for stage in (*STAGES, "elsewhere") if hits[stage]]
     rows.append(("all", sum(hits.values()), sum(same.values())))
-    note = f"An undisturbed run takes {seconds:.1f} s here; checkpoints are written every 0.1 s."
+    note = f"An uninterrupted run takes {seconds:.1f} s here; the state is saved every 0.1 s."
 
     def draw(axes: Any) -> None:
         names = [row[0] for row in rows[:-1]]
@@ -98,9 +97,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES), help="stages to hit")
 
 
-def _run_in_one_go(place: Path) -> str:
+def _run_uninterrupted(place: Path) -> str:
     code = _wait(_start(place, ["run", *ARGUMENTS, *SETTINGS_OPTIONS, "--out", str(place / "whole")]))
-    assert code == 0, "the undisturbed run failed"
+    assert code == 0, "the uninterrupted run failed"
     return _digest(place / "whole")
 
 
@@ -109,7 +108,7 @@ def _interrupt_and_resume(
 ) -> tuple[str, str]:
     """The stage in which a run got the signal, and the digest of its model after resuming."""
     folder.mkdir()
-    # The data are in the cache already, except where making them is to be interrupted.
+    # Data are in the cache already, except where making them is to be interrupted.
     start = ft.partial(_start, place, cache=folder if wanted == "data" else None)
     run = ["run", *ARGUMENTS, *SETTINGS_OPTIONS, "--out", str(folder / "run")]
     resume = ["resume", str(folder / "run"), "--quiet"]

@@ -3,7 +3,7 @@
     taskset -c 1 python benchmarks/lbfgs_against_scipy.py
 
 Same start, same objective, as many pairs kept by both. Where SciPy gives up before its evaluations are used, it
-starts again from where it stands. The ratio is our loss over SciPy's, the geometric mean over the seeds.
+is started again from its last point. The ratio is our loss over SciPy's, the geometric mean over the seeds.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from _common import Table, draw_curves, make_run_config, options_for, publish
 
 from trunkfirst.encode import encode
 from trunkfirst.minimisers import LBFGS, AbstractObjective, minimise
+from trunkfirst.run_data import load_run_data
 
 NETWORKS = {"relu": {"initialisation": "he"}, "tanh": {"initialisation": "xavier"}}
 DTYPE = np.dtype(np.float64)
@@ -73,9 +74,10 @@ def thinned(losses: np.ndarray) -> list[tuple[float, float]]:
 
 def losses_of(activation: str, options: argparse.Namespace) -> np.ndarray:
     """Best loss so far after each evaluation: (ours and SciPy's, seeds, evaluations)."""
-    fit, problem = make_problem(activation)
     with jax.enable_x64(True):
-        starts = [fit.start(dtype=DTYPE, key=jr.key(seed)) for seed in range(options.seeds)]
+        fit, fields = make_problem(activation)
+        problem = fields.problem(DTYPE)(fit.ridge)
+        starts = [fit.start(fields, dtype=DTYPE, key=jr.key(seed)) for seed in range(options.seeds)]
         both = [
             [our_losses(problem, start, options.evaluations), scipy_losses(problem, start, options.evaluations)]
             for start in starts
@@ -83,15 +85,13 @@ def losses_of(activation: str, options: argparse.Namespace) -> np.ndarray:
     return np.array(both).swapaxes(0, 1)
 
 
-def make_problem(activation: str) -> tuple[Any, AbstractObjective]:
-    """Step 1 of preset fast on 5.1, and the problem it searches."""
-    values = {"trunk": {"activation": activation, **NETWORKS[activation]}, "branch": {"encoder": "standardise"}}
+def make_problem(activation: str) -> tuple[Any, Any]:
+    """The trunk of preset fast for nonlinear-conductivity, and the fields it is fitted to."""
+    values = {"trunk": {"activation": activation, **NETWORKS[activation]}, "inputs": "standardise"}
     config = make_run_config("fast", "nonlinear-conductivity", values)
-    data = prepare(config).all_but_test
-    method: Any = build_method(config, data)
-    with jax.enable_x64(True):
-        fields = encode(data, method, DTYPE).fields
-        return method.trunk, fields.problem(DTYPE)(method.trunk.ridge)
+    data = load_run_data(config.data, config.problem).all_but_test
+    method: Any = config.method
+    return method.trunk, encode(data, method, DTYPE).fields
 
 
 def our_losses(problem: AbstractObjective, start: Any, evaluations: int) -> np.ndarray:

@@ -2,11 +2,11 @@
 
     python benchmarks/out_of_core.py --gib 0.25 0.5 1 2 4 8
 
-Samples of problem 5.3 at 541 points, by its closed form for parameters drawn evenly from [0.1, 10]^3, are written
-in shards, trained in a process of their own and removed. Everything is as `trunkfirst fit --data FOLDER` does it
-with its settings given, so that nothing is chosen. The peak is that of the whole process, libraries included;
-seconds are wall time. "passes" are the reading of the samples in memory, the compression and the coefficients;
-step 2 is the search on some of the samples and the last layer on all.
+Samples of multiple-inputs at 541 points, by its closed form for parameters drawn evenly from [0.1, 10]^3, are
+written in shards, trained in a process of their own and removed. Everything is as `trunkfirst fit --data FOLDER`
+does it with its settings given, so that nothing is chosen. The peak is that of the whole process, libraries
+included; seconds are wall time. "passes" are the reading of the samples in memory, the compression and the
+coefficients; step 2 is the search on some of the samples and the last layer on all.
 
     python benchmarks/out_of_core.py --points 1000000
 
@@ -27,16 +27,17 @@ import numpy as np
 from _common import Table, draw_curves, options_for, publish
 from peak_memory import peak
 
+import trunkfirst
 from trunkfirst.data import InputFunction, OperatorData, read_data, write_shards
 from trunkfirst.problems import get_problem
-from trunkfirst.runs.config import make_config
+from trunkfirst.run_data import DataSettings
+from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run
 
 PROBLEM = get_problem("multiple-inputs")
 BLOCK = 8192
 BYTES = 8 * (len(PROBLEM.mesh.points) + len(PROBLEM.parameter_names))
 HEAD = ("samples", "data, GiB", "peak, GiB", "passes, s", "step 1, s", "step 2, s", "all, s", "test error")
-SMOOTH = {"initialisation": "xavier", "minimiser": "l-bfgs"}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -81,7 +82,7 @@ def measure_points(options: argparse.Namespace) -> None:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gib", type=float, nargs="+", default=[0.25, 0.5, 1.0], help="sizes of the data")
-    parser.add_argument("--points", type=int, help="200 samples at so many points of a cube instead")
+    parser.add_argument("--points", type=int, help="instead: 200 samples at this number of points of a cube")
     parser.add_argument("--iterations", type=int, default=300, help="of trunk and branch")
     parser.add_argument("--folder", type=Path, help="where the data are while they are needed", default=None)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
@@ -118,21 +119,14 @@ def make_cube(samples: int, points: int) -> Iterator[OperatorData]:
 def train_and_measure(folder: Path, iterations: int) -> dict[str, Any]:
     """Samples, seconds by stage, the peak in bytes and the test error."""
     data = read_data(folder / "data")
-    coordinates = data.points.shape[1]
-    values: dict[str, Any] = {
-        "data": {"file": str(folder / "data")},
-        "trunk": {
-            "architecture": (coordinates, 50, 50, 50),
-            "activation": "tanh",
-            "iterations": iterations,
-            "starts": 2,
-        },
-        "branch": {"architecture": (3, 128, 51), "activation": "gelu", "skip": True, "iterations": iterations},
-        "loss": {"weights": "relative"},
-    }
-    values["trunk"] |= {**SMOOTH, "rescale": True}
-    values["branch"] |= {**SMOOTH, "kind": "network", "encoder": "log", "decay": 1e-8}
-    metrics = run(make_config(values), folder / "run").metrics
+    method = trunkfirst.TwoStep(
+        trunk=trunkfirst.NetworkTrunk(hidden=(50, 50), width=50, iterations=iterations),
+        branch=trunkfirst.NetworkBranch(iterations=iterations, decay=1e-8),
+        inputs=trunkfirst.StandardisedInputs("log"),
+        weights="relative",
+    )
+    config = RunConfig(data=DataSettings(file=str(folder / "data")), method=method)
+    metrics = run(config, folder / "run").metrics
     passes = metrics["stream"]["seconds"]
     return {
         "samples": data.samples,

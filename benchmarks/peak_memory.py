@@ -3,7 +3,7 @@
     python benchmarks/peak_memory.py
 
 Every run has a process of its own, whose peak the system reports. It needs all of its memory at once and early, so
-that a few --iterations are enough. What Python and the libraries take before any data is in its own column.
+that a few --iterations are enough. The memory of Python and the libraries alone is in its own column.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from typing import Any
 
 from _common import PAPER_PROBLEMS, Table, add_problems, make_run_config, options_for, publish
 
+from trunkfirst.run_data import load_run_data
 from trunkfirst.runs.run import run
 
 PRESETS = {"fast": "preset fast", "paper": "two-step Adam"}
@@ -79,10 +80,10 @@ def run_and_measure(preset: str, problem: str, iterations: int) -> dict[str, flo
     before = peak()
     counts = {"iterations": iterations}
     config = make_run_config(preset, problem, {"trunk": counts, "branch": counts})
-    prepared = prepare(config)
+    data = load_run_data(config.data, config.problem)
     with tempfile.TemporaryDirectory() as folder:
-        run(config, folder, prepared=prepared)
-    return {"before": before, "data": prepared.data.outputs.nbytes / 1e6, "peak": peak()}
+        run(config, folder, data=data)
+    return {"before": before, "data": data.data.outputs.nbytes / 1e6, "peak": peak()}
 
 
 def peak() -> float:

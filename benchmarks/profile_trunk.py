@@ -23,6 +23,7 @@ from _common import PAPER_PROBLEMS, Stopwatch, Table, add_problems, make_run_con
 from trunkfirst.encode import encode
 from trunkfirst.minimisers import LBFGS, AbstractObjective, Parameters, minimise, solve_ridge
 from trunkfirst.minimisers.loop import advance
+from trunkfirst.run_data import load_run_data
 
 DTYPE = np.dtype(np.float64)
 FORWARD, BOTH, GRAM, CHOLESKY, SOLVE, EVALUATION, VECTORS, ITERATION = (
@@ -95,11 +96,10 @@ def profile(name: str, options: argparse.Namespace) -> dict[str, float]:
 
 def make_search(name: str) -> tuple[AbstractObjective, Any]:
     """The problem that step 1 of preset fast searches, and a start."""
-    config = make_run_config("fast", name, {"branch": {"encoder": "standardise"}})
-    data = prepare(config).all_but_test
-    method: Any = build_method(config, data)
-    fields = encode(data, method, DTYPE).fields
-    start = method.trunk.start(dtype=DTYPE, key=jr.key(0))
+    config = make_run_config("fast", name, {"inputs": "standardise"})
+    method: Any = config.method
+    fields = encode(load_run_data(config.data, config.problem).all_but_test, method, DTYPE).fields
+    start = method.trunk.start(fields, dtype=DTYPE, key=jr.key(0))
     return fields.problem(DTYPE)(method.trunk.ridge), start
 
 
@@ -142,7 +142,7 @@ def timed_call(function: Callable[[], Any], options: argparse.Namespace) -> Call
 
 
 class Search:
-    """L-BFGS that goes on from where it stands, in one compiled loop, as `minimise` does it."""
+    """L-BFGS that continues from its last state, in one compiled loop, as `minimise` does it."""
 
     def __init__(self, objective: AbstractObjective, start: Parameters, options: argparse.Namespace) -> None:
         self._objective, self._options = objective, options

@@ -1,12 +1,12 @@
-"""How many times faster a prediction is than our finite-element solver on 5.1, one at a time and batched.
+"""How many times faster a prediction is than our finite-element solver, one at a time and batched.
 
     taskset -c 1 python benchmarks/speed_against_fem.py
 
 A quick operator with a tanh trunk is trained first. Errors are against the closed form on a fine mesh. The solver
-is Newton's method on banded matrices, of which nothing is assembled anew: started from the Kirchhoff transform, or
-from the solution of a neighbour; to the last digit, or only as far as the operator is right; and on the coarsest
-mesh that is as right as the operator, judged at its own nodes alone. The closed form itself, which 5.1 has and
-most problems have not, is shown as well. Then a server is started on the same core and asked 50 times a second
+is Newton's method on banded matrices, which are not assembled again: started from the Kirchhoff transform, or from
+the solution of a neighbour; to the last digit, or only to the accuracy of the operator; and on the coarsest mesh
+that is as accurate as the operator, at its own nodes. The closed form, which this problem has and most problems
+do not have, is shown as well. Then a server is started on the same core and asked 50 times a second
 (latency), and as fast as it answers (throughput).
 """
 
@@ -37,7 +37,7 @@ PROBLEM = "nonlinear-conductivity"
 EQUATION = NonlinearConductivity()
 SETTINGS: dict[str, Any] = {
     "trunk": {"activation": "tanh", "initialisation": "xavier", "starts": 1, "iterations": 1500},
-    "branch": {"encoder": "inverse"},
+    "inputs": {"kind": "standardise", "function": "inverse"},
 }
 SAMPLES = 100
 MESHES = (50, 75, 100, 150, 200, 300, 400, 541, 700, 1000, 1400)
@@ -92,25 +92,25 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def time_all(folder: Path, beta: np.ndarray, options: argparse.Namespace) -> list[Contender]:
     """The operator, the solver in its forms, and the closed form."""
 
-    def judge(name: str, solve: Solve, problem: NonlinearConductivity = EQUATION) -> Contender:
+    def measure(name: str, solve: Solve, problem: NonlinearConductivity = EQUATION) -> Contender:
         error = mean_error(solve, beta, problem)
         clock = CLOCKS[options.clock]
         alone = _median_seconds(clock, [lambda b=b: solve(b[None]) for b in beta])
         return Contender(name, error, alone, _median_seconds(clock, [lambda: solve(beta)] * 7) / len(beta))
 
     predictor = Predictor(folder)
-    found = [judge("prediction", lambda b: predictor(b[:, None]).outputs)]
+    found = [measure("prediction", lambda b: predictor(b[:, None]).outputs)]
     allowed = found[0].error
     found += [
-        judge("Newton from the Kirchhoff start", newton_on(EQUATION)),
-        judge("Newton from the solution of beta + 1", neighbour_start(beta)),
+        measure("Newton from the Kirchhoff start", newton_on(EQUATION)),
+        measure("Newton from the solution of beta + 1", neighbour_start(beta)),
     ]
     with stopped_at(allowed / 10):
-        found.append(judge("Newton, stopped at a tenth of the first error", newton_on(EQUATION)))
+        found.append(measure("Newton, stopped at a tenth of the first error", newton_on(EQUATION)))
         if (coarse := coarsest(beta, allowed)) is not None:
-            found.append(judge(f"the same on {coarse.nodes} nodes", newton_on(coarse), coarse))
+            found.append(measure(f"the same on {coarse.nodes} nodes", newton_on(coarse), coarse))
     profiles = set_up(EQUATION.nodes, cosine)[1]
-    found.append(judge("the closed form of 5.1", lambda b: profiles.pressures(**EQUATION.constants(b[:, None]))))
+    found.append(measure("the closed form of 5.1", lambda b: profiles.pressures(**EQUATION.constants(b[:, None]))))
     return found
 
 

@@ -146,9 +146,9 @@ def fit_trunk(
         if is_there or history[-1].seconds > options.cap:
             raise KeyboardInterrupt
 
-    config = shorten(make_run_config(preset, problem, {"branch": {"encoder": "standardise"}}), share)
+    config = shorten(make_run_config(preset, problem, {"inputs": "standardise"}), share)
     data = prepared_data(preset, problem).all_but_test
-    method: Any = build_method(config, data)
+    method: Any = config.method
     jax.clear_caches()
     with jax.enable_x64(True):
         fields = encode(data, method, DTYPE).fields

@@ -97,8 +97,8 @@ def _run(name: str, file: Path, options: argparse.Namespace) -> dict[str, np.nda
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{listener.getsockname()[1]}"
-    ours = {"TRUNKFIRST_PROCESSES": str(processes), "TRUNKFIRST_COORDINATOR": coordinator}
-    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ, **ours}
+    own = {"TRUNKFIRST_PROCESSES": str(processes), "TRUNKFIRST_COORDINATOR": coordinator}
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ, **own}
     running = [
         subprocess.Popen(command, env={**environment, "TRUNKFIRST_PROCESS": str(place)})
         for place in range(processes)
@@ -117,8 +117,8 @@ def _measure(options: argparse.Namespace) -> None:
         order = np.random.default_rng(1).permutation(options.points) if options.shuffle else slice(None)
         fields = Fields(fields.points[order], fields.outputs[:, order])
         problem = fields.problem(DTYPE)(1e-3)
-        trunk = NetworkTrunk(hidden=(50, 50, 50), width=20, activation="tanh", initialisation="xavier", starts=8)
-        start = trunk.start(dtype=DTYPE, key=jr.key(0))
+        trunk = NetworkTrunk(hidden=(50, 50, 50), width=20, starts=8)
+        start = trunk.start(fields, dtype=DTYPE, key=jr.key(0))
         value, gradient = eqx.filter_jit(type(problem).value_and_grad)(problem, start, key=jr.key(0))
         warm = minimise(problem, start, Adam(), iterations=WARM_UP, key=jr.key(0))
         begin = time.perf_counter()

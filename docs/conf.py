@@ -42,7 +42,9 @@ def setup(app) -> None:
 
 def as_restructured_text(app, what, name, thing, options, lines: list[str]) -> None:
     """Docstrings are plain text with `code` in single backticks; here they become what Sphinx reads."""
-    del app, name, thing, options
+    del app, name, options
+    if what == "class":
+        lines += _settings(thing)
     if what != "attribute":  # where "word: text" would be read as a type
         lines[:] = GoogleDocstring(lines, Config(napoleon_use_ivar=True, napoleon_use_rtype=False)).lines()
     found: list[str] = []
@@ -57,6 +59,13 @@ def as_restructured_text(app, what, name, thing, options, lines: list[str]) -> N
     lines[:] = found
 
 
+def _settings(thing) -> list[str]:
+    """The fields of a record with their descriptions, as arguments."""
+    fields = getattr(thing, "__pydantic_fields__", {})
+    described = [f"    {name}: {field.description}" for name, field in fields.items() if field.description]
+    return ["", "Args:", *described, ""] if described else []
+
+
 def _line(text: str) -> str:
     pieces = re.split(r"`+([^`]+)`+", text)
     escape = re.compile(r"([*|\\]|_(?=\W|$))")
@@ -64,8 +73,26 @@ def _line(text: str) -> str:
 
 
 def with_short_names(app, what, name, thing, options, signature: str | None, returned: str | None):
-    """Arrays as people write them, in signatures."""
-    del app, what, name, thing, options
+    """Shorten the names of arrays; show records with their defaults only."""
+    del app, name, options
+    if what == "class" and hasattr(thing, "__pydantic_fields__"):
+        return _record_signature(thing), None
     return tuple(
         text and re.sub(r"jaxlib\._jax\.Array|\bjax\.Array", "Array", text) for text in (signature, returned)
     )
+
+
+def _record_signature(record) -> str:
+    fields = {
+        name: field for name, field in record.__pydantic_fields__.items() if name != "kind" and not field.exclude
+    }
+    positional = [_argument(name, field) for name, field in fields.items() if not field.kw_only]
+    by_keyword = [_argument(name, field) for name, field in fields.items() if field.kw_only]
+    return f"({', '.join([*positional, *(['*'] if by_keyword else []), *by_keyword])})"
+
+
+def _argument(name: str, field) -> str:
+    if field.is_required():
+        return name
+    value = field.get_default(call_default_factory=True)
+    return f"{name}={type(value).__name__}()" if hasattr(value, "__pydantic_fields__") else f"{name}={value!r}"

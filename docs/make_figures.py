@@ -1,7 +1,7 @@
 """Draws the figures of method.md and problems.md from small real runs: python docs/make_figures.py.
 
-The example of method.md is a front that stands at the place a: the operator takes the number a to the curve
-u(x) = 1 / (1 + exp(-(x - a) / 0.04)). It takes a minute or two; every number in the figures is of these runs.
+The example of method.md is a front at a: the operator maps the number a to the curve
+u(x) = 1 / (1 + exp(-(x - a) / 0.04)). It takes a minute or two; every number in the figures is from these runs.
 """
 
 import importlib.util
@@ -13,50 +13,52 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-import trunkfirst as tf
-from trunkfirst.evaluation import error_budget, trunk_basis
+import trunkfirst
+from trunkfirst.error_budget import error_budget, trunk_basis
 
 IMAGES = Path(__file__).parent / "images"
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8a9099"
-NETWORK = tf.TrunkSettings((1, 40, 40, 20), "tanh", "xavier")
-BRANCH = tf.BranchSettings((60,), "tanh", "xavier")
-SCALED = {"inputs": tf.StandardisedInputs(), "coordinates": tf.CoordinateSettings(is_rescaled=True)}
+TRUNK = {"hidden": (40, 40), "width": 20}
+BRANCH = {"hidden": (60,), "activation": "tanh", "initialisation": "xavier", "skip": False}
+COMMON = {"inputs": "standardise", "weights": "none"}
 
 
-def fronts(samples: int, seed: int) -> tf.OperatorData:
-    """Fronts at random places."""
+def fronts(samples: int, seed: int) -> trunkfirst.OperatorData:
+    """Fronts at random positions."""
     a = np.random.default_rng(seed).uniform(0.2, 0.8, (samples, 1))
     x = np.linspace(0, 1, 120)
-    return tf.OperatorData(a, x[:, None], 1 / (1 + np.exp(-(x - a) / 0.04)))
+    return trunkfirst.OperatorData(a, x[:, None], 1 / (1 + np.exp(-(x - a) / 0.04)))
 
 
 TRAIN, TEST = fronts(200, 0), fronts(100, 1)
 X = TRAIN.points[:, 0]
 
 
-def methods() -> dict[str, tf.FitResult]:
-    """The same networks and data, trained in four ways."""
-    adam = {"minimiser": tf.Adam(), "iterations": 10_000}
-    ways = {
-        "in one piece, Adam": tf.Monolithic(NETWORK, BRANCH, **adam, **SCALED),
-        "step 1, Adam": tf.TwoStep(tf.JointTrunk(NETWORK, **adam), tf.KernelRidge(), **SCALED),
-        "step 1, coefficients solved for": tf.TwoStep(
-            tf.ProjectedTrunk(NETWORK, iterations=4000, starts=1),
-            tf.ProjectedNetwork(BRANCH, iterations=400),
-            **SCALED,
+def methods() -> dict[str, trunkfirst.FitResult]:
+    """The same networks and data, trained by three methods."""
+    adam = {"minimiser": trunkfirst.Adam(), "iterations": 10_000}
+    chosen = {
+        "both networks at once, Adam": trunkfirst.Monolithic(
+            trunkfirst.TrunkNetwork(**TRUNK), trunkfirst.BranchNetwork(**BRANCH), **adam, **COMMON
+        ),
+        "step 1, Adam": trunkfirst.TwoStep(trunkfirst.JointTrunk(**TRUNK, **adam), trunkfirst.Kernel(), **COMMON),
+        "step 1, coefficients solved for": trunkfirst.TwoStep(
+            trunkfirst.NetworkTrunk(**TRUNK, iterations=4000, starts=1),
+            trunkfirst.NetworkBranch(**BRANCH, iterations=400, ridge=1e-4, decay=0.0),
+            **COMMON,
         ),
     }
-    return {name: tf.fit(TRAIN, method, key=0) for name, method in ways.items()}
+    return {name: trunkfirst.fit(TRAIN, method=method) for name, method in chosen.items()}
 
 
-def draw_idea(operator: tf.Operator) -> Figure:
+def draw_idea(operator: trunkfirst.Operator) -> Figure:
     """An output is a sum of trunk functions."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10, 2.9))
     for k in range(6):
         left.plot(X, TRAIN.outputs[k], color=BLUE, alpha=0.8)
-    left.set(title="outputs: one curve a sample", xlabel="x")
+    left.set(title="outputs: one curve per sample", xlabel="x")
     basis = trunk_basis(operator, TRAIN)
-    # Turned so that the first function says most about the outputs, and so on.
+    # Rotated to the principal directions of the outputs.
     _, _, directions = np.linalg.svd(basis.coefficients(TRAIN.outputs), full_matrices=False)
     functions = basis.values @ directions.T
     middle.plot(X, functions[:, :5], lw=1.2)
@@ -73,7 +75,7 @@ def draw_idea(operator: tf.Operator) -> Figure:
     return figure
 
 
-def draw_stall(results: dict[str, tf.FitResult]) -> Figure:
+def draw_stall(results: dict[str, trunkfirst.FitResult]) -> Figure:
     """Losses against iterations."""
     figure, panel = plt.subplots(figsize=(6.4, 3.6))
     for (name, result), colour in zip(results.items(), (ORANGE, GREEN, BLUE), strict=True):
@@ -84,8 +86,8 @@ def draw_stall(results: dict[str, tf.FitResult]) -> Figure:
     return figure
 
 
-def draw_orthonormal(trunk: np.ndarray, operator: tf.Operator) -> Figure:
-    """Functions as they come out of step 1, after orthonormalisation, and how alike they are."""
+def draw_orthonormal(trunk: np.ndarray, operator: trunkfirst.Operator) -> Figure:
+    """Functions after step 1 and after orthonormalisation, with their inner products."""
     basis = trunk_basis(operator, TRAIN)
     scaled = trunk / np.linalg.norm(trunk, axis=0)
     sizes = np.linalg.svd(scaled, compute_uv=False)
@@ -103,7 +105,7 @@ def draw_orthonormal(trunk: np.ndarray, operator: tf.Operator) -> Figure:
     return figure
 
 
-def draw_targets(free: np.ndarray, operator: tf.Operator) -> Figure:
+def draw_targets(free: np.ndarray, operator: trunkfirst.Operator) -> Figure:
     """What the branch has to learn, as functions of the input: without and with orthonormalisation."""
     order = np.argsort(TRAIN.flat_inputs[:, 0])
     a = TRAIN.flat_inputs[order, 0]
@@ -111,7 +113,7 @@ def draw_targets(free: np.ndarray, operator: tf.Operator) -> Figure:
     targets = basis.coefficients(TRAIN.outputs)
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.1))
     left.plot(a, free[order][:, 1:5], lw=1)
-    left.set(title="coefficients of the raw functions", xlabel="input a")
+    left.set(title="coefficients of the trained functions", xlabel="input a")
     right.plot(a, targets[order][:, :4], lw=1.5)
     reached = basis.coefficients(operator.predict(TEST.flat_inputs, TEST.points))
     right.plot(TEST.flat_inputs[::4, 0], reached[::4, :4], "k.", ms=4)
@@ -119,20 +121,19 @@ def draw_targets(free: np.ndarray, operator: tf.Operator) -> Figure:
     return figure
 
 
-def draw_budget(good: tf.FitResult) -> Figure:
-    """Where the error comes from, for operators that lack one thing each."""
-    narrow = tf.TwoStep(
-        tf.ProjectedTrunk(tf.TrunkSettings((1, 40, 40, 6), "tanh", "xavier"), iterations=1000, starts=1),
-        tf.KernelRidge(),
-        **SCALED,
+def draw_budget(good: trunkfirst.FitResult) -> Figure:
+    """Where the error comes from, for operators with one weakness each."""
+    few = trunkfirst.NetworkTrunk(hidden=(40, 40), width=6, iterations=1000, starts=1)
+    narrow = trunkfirst.TwoStep(few, trunkfirst.Kernel(), **COMMON)
+    wide = trunkfirst.TwoStep(
+        trunkfirst.NetworkTrunk(**TRUNK, iterations=4000, starts=1), trunkfirst.Linear(), **COMMON
     )
-    wide = tf.TwoStep(tf.ProjectedTrunk(NETWORK, iterations=4000, starts=1), tf.LinearRidge(), **SCALED)
-    kernel = tf.TwoStep(wide.trunk, tf.KernelRidge(), **SCALED)
+    kernel = trunkfirst.TwoStep(wide.trunk, trunkfirst.Kernel(), **COMMON)
     operators = {
-        "all there": good.operator,
-        "6 trunk functions": tf.fit(TRAIN, narrow, key=0).operator,
-        "linear branch": tf.fit(TRAIN, wide, key=0, trunk_result=good.trunk_result).operator,
-        "12 samples": tf.fit(TRAIN.take(slice(0, 12)), kernel, key=0).operator,
+        "good": good.operator,
+        "6 trunk functions": trunkfirst.fit(TRAIN, method=narrow).operator,
+        "linear branch": trunkfirst.fit(TRAIN, method=wide, trunk_result=good.trunk_result).operator,
+        "12 samples": trunkfirst.fit(TRAIN.take(slice(0, 12)), method=kernel).operator,
     }
     figure, panel = plt.subplots(figsize=(6.4, 3.3))
     budgets = [error_budget(operator, TEST, TEST) for operator in operators.values()]
@@ -146,13 +147,13 @@ def draw_budget(good: tf.FitResult) -> Figure:
     return figure
 
 
-def draw_problem(problem: str, method: tf.TwoStep) -> Figure:
+def draw_problem(problem: str, method: trunkfirst.TwoStep) -> Figure:
     """Truth, prediction and error of the median test sample, from 300 samples and few iterations."""
-    data = tf.make_data(problem, samples=300)
-    split = tf.Split.random(data.samples, validation_share=0, test_share=0.1, seed=0)
-    operator = tf.fit(data.take(split.train), method, key=0).operator
+    data = trunkfirst.make_data(problem, samples=300)
+    split = trunkfirst.Split.random(data.samples, validation_share=0, test_share=0.1, seed=0)
+    operator = trunkfirst.fit(data.take(split.train), method=method).operator
     test = data.take(split.test)
-    errors = tf.evaluate(operator, test).errors
+    errors = trunkfirst.evaluate(operator, test).errors
     sample = int(np.argsort(errors)[len(errors) // 2])
     truth, predicted = test.outputs[sample], operator.predict(test.flat_inputs[[sample]], test.points)[0]
     figure, panels = plt.subplots(1, 3, figsize=(9, 2.7))
@@ -212,7 +213,7 @@ def main() -> None:
     save(draw_targets(trunk.coefficients, projected.operator), "method-targets.svg")
     save(draw_budget(projected), "method-budget.svg")
     for name, result in results.items():
-        error = tf.evaluate(result.operator, TEST).summary()["mean_relative_l2"]
+        error = trunkfirst.evaluate(result.operator, TEST).summary()["mean_relative_l2"]
         sys.stdout.write(f"{name}: loss {result.diagnostics['trunk']['loss']:.1e}, test error {error:.1e}\n")
     for problem, method in example("darcy").methods(600).items():
         save(draw_problem(problem, method), f"problem-{problem}.png")

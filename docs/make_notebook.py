@@ -17,9 +17,9 @@ CUT = "--- next cell ---"
 PICTURE = """import matplotlib.pyplot as plt
 
 figure, panel = plt.subplots(figsize=(6, 3.2), layout="constrained")
-panel.plot(finer, exact[split.test][:4].T, color="0.7", lw=4)
+panel.plot(finer, exact[:4].T, color="0.7", lw=4)
 panel.plot(finer, predicted[:4].T, lw=1)
-panel.set(title="four test samples: truth in grey, predictions on top", xlabel="x");"""
+panel.set(title="four new samples: exact in grey, predictions on top", xlabel="x");"""
 
 
 def cells() -> list[tuple[str, str]]:
@@ -30,14 +30,14 @@ def cells() -> list[tuple[str, str]]:
     lines = source.splitlines()
     title, *rest = ast.get_docstring(tree).split("\n\n")
     found = [("markdown", f"# The antiderivative\n\n{title}\n\n{rest[-1]}")]
-    found.append(("code", "import numpy as np\n\nimport trunkfirst as tf"))
+    found.append(("code", "import numpy as np\n\nimport trunkfirst"))
     found.append(("code", "\n".join(lines[function.lineno - 1 : function.end_lineno])))
     body = textwrap.dedent("\n".join(lines[main.lineno : main.body[-1].lineno - 1]))
     for paragraph in body.split("\n\n"):
         text, code = _parted(paragraph.splitlines())
         found += [("markdown", text)] if text else []
         found.append(("code", code))
-    return [*found, ("markdown", "A picture says it faster."), ("code", PICTURE)]
+    return [*found, ("markdown", "Predictions and exact solutions of four samples:"), ("code", PICTURE)]
 
 
 def _parted(lines: list[str]) -> tuple[str, str]:

@@ -2,9 +2,9 @@
 
     python examples/design.py
 
-The operator learns (f, kappa, g) -> p of the paper's section 5.3, -div(kappa p grad p) = f with p = g on the
-boundary, from 400 finite-element solutions. Then all three are changed, downhill, until p is the wanted field.
-Since f and kappa enter through f / kappa alone, many designs do; a small price for change finds the nearest one.
+The operator learns (f, kappa, g) -> p of the problem multiple-inputs, -div(kappa p grad p) = f with p = g on the
+boundary, from 400 finite-element solutions. Then a minimiser changes all three until p is the wanted field. Only
+f / kappa matters, so that many designs give the same field; a small penalty selects the nearest one.
 """
 
 from pathlib import Path
@@ -14,32 +14,24 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
-import trunkfirst as tf
+import trunkfirst
 
-START, WANTED = np.array([1.0, 1.0, 1.0]), np.array([6.0, 2.0, 2.5])  # (f, kappa, g); the second only as a field
-PRICE = 1e-8
+START, WANTED = (
+    np.array([1.0, 1.0, 1.0]),
+    np.array([6.0, 2.0, 2.5]),
+)  # (f, kappa, g); of the second only the field is given
+PENALTY = 1e-8
 
 
-def trained(data: tf.OperatorData) -> tf.Operator:
+def trained(data: trunkfirst.OperatorData) -> trunkfirst.Operator:
     """From logarithms, in which the operator is nearly linear."""
-    method = tf.TwoStep(
-        trunk=tf.NetworkTrunk(
-            hidden=(30, 30), width=15, activation="tanh", initialisation="xavier", iterations=400, starts=1
-        ),
-        branch=tf.NetworkBranch(
-            hidden=(60,),
-            activation="tanh",
-            initialisation="xavier",
-            skip=False,
-            iterations=300,
-            ridge=1e-06,
-            decay=0.0,
-        ),
-        inputs=tf.StandardisedInputs(),
-        coordinates=tf.Coordinates(rescale=False),
+    method = trunkfirst.TwoStep(
+        trunk=trunkfirst.NetworkTrunk(hidden=(30, 30), width=15, iterations=400, starts=1),
+        branch=trunkfirst.NetworkBranch(hidden=(60,), activation="tanh", iterations=300, ridge=1e-6),
+        inputs=trunkfirst.StandardisedInputs(),
         weights="none",
     )
-    return tf.fit(data, method, key=0).operator
+    return trunkfirst.fit(data, method=method).operator
 
 
 def field_of(parameters: np.ndarray, unit: np.ndarray) -> np.ndarray:
@@ -49,9 +41,9 @@ def field_of(parameters: np.ndarray, unit: np.ndarray) -> np.ndarray:
 
 
 def main(picture: Path | None = None) -> dict[str, float]:
-    made = tf.make_data("multiple-inputs", samples=400)
+    made = trunkfirst.make_data("multiple-inputs", samples=400)
     parameters = made.flat_inputs
-    data = tf.OperatorData(np.log(parameters), made.points, made.outputs)
+    data = trunkfirst.OperatorData(np.log(parameters), made.points, made.outputs)
     f, kappa, g = parameters[0]
     unit = (made.outputs[0] ** 2 - g**2) * kappa / (2 * f)
     wanted = field_of(WANTED, unit)
@@ -63,26 +55,26 @@ def main(picture: Path | None = None) -> dict[str, float]:
         @jax.jit
         @jax.value_and_grad
         def miss(design: jax.Array) -> jax.Array:
-            """Mean square distance from the wanted field, and the price of what is changed."""
+            """Mean square distance from the wanted field, and the penalty."""
             error = operator(design[None], points)[0] - target
-            return jnp.mean(error**2) / jnp.mean(target**2) + PRICE * jnp.sum((design - start) ** 2)
+            return jnp.mean(error**2) / jnp.mean(target**2) + PENALTY * jnp.sum((design - start) ** 2)
 
         found = scipy.optimize.minimize(lambda x: tuple(map(np.asarray, miss(jnp.asarray(x)))), start, jac=True)
     design = np.exp(found.x)
     reached = field_of(design, unit)
     error = float(np.linalg.norm(reached - wanted) / np.linalg.norm(wanted))
-    # The nearest design has the wanted f / kappa, with f and kappa changed by the same factor from ours.
+    # The nearest design has the wanted f / kappa, with f and kappa changed by the same factor from the start.
     ratio = np.sqrt(WANTED[0] / WANTED[1] / (START[0] / START[1]))
     nearest = np.array([START[0] * ratio, START[1] / ratio, WANTED[2]])
     print(f"found f = {design[0]:.3f}, kappa = {design[1]:.3f}, g = {design[2]:.3f} in {found.nit} steps")
     print(f"the true field of this design is {error:.1e} away from the wanted one (relative)")
     if picture is not None:
-        draw(picture, made, {"ours": field_of(START, unit), "wanted": wanted, "found": reached})
+        draw(picture, made, {"start": field_of(START, unit), "wanted": wanted, "found": reached})
     return {"field": error, "design": float(np.abs(design / nearest - 1).max())}
 
 
-def draw(path: Path, data: tf.OperatorData, fields: dict[str, np.ndarray]) -> None:
-    """One picture for each field, all on the same scale."""
+def draw(path: Path, data: trunkfirst.OperatorData, fields: dict[str, np.ndarray]) -> None:
+    """One panel for each field, all on the same scale."""
     import matplotlib.pyplot as plt
 
     low, high = min(p.min() for p in fields.values()), max(p.max() for p in fields.values())

@@ -1,17 +1,17 @@
-"""A trained operator is differentiable, in its points and in its inputs: enough for a small design problem.
+"""A trained operator can be differentiated with respect to its points and its inputs: a small design problem.
 
     python examples/gradients.py
 
 A cooling fin of length 1 with base temperature b (above the air) has the temperature
 u(x) = b cosh(m (1 - x)) / cosh(m), where m measures how much heat the air takes away. The operator learns
-(m, b) -> u from samples; then we ask which fin has the tip temperature and the base heat flux that we want.
+(m, b) -> u from samples; then Newton's method finds the fin with a given tip temperature and base heat flux.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-import trunkfirst as tf
+import trunkfirst
 
 WANTED_TIP, WANTED_FLUX = 30.0, 90.0
 
@@ -22,29 +22,26 @@ def fin(design: np.ndarray, x: np.ndarray) -> np.ndarray:
     return b * np.cosh(m * (1 - x)) / np.cosh(m)
 
 
-def trained() -> tf.Operator:
+def trained() -> trunkfirst.Operator:
     """(m, b) -> u from 200 random fins."""
     x = np.linspace(0, 1, 40)
     designs = np.random.default_rng(0).uniform((0.5, 40), (2.5, 80), (200, 2))
-    method = tf.TwoStep(
-        trunk=tf.NetworkTrunk(
-            hidden=(20, 20), width=6, activation="tanh", initialisation="xavier", iterations=200, starts=1
-        ),
-        branch=tf.Kernel(),
-        inputs=tf.StandardisedInputs(),
-        coordinates=tf.Coordinates(rescale=False),
+    method = trunkfirst.TwoStep(
+        trunk=trunkfirst.NetworkTrunk(hidden=(20, 20), width=6, iterations=200, starts=1),
+        branch=trunkfirst.Kernel(),
+        inputs=trunkfirst.StandardisedInputs(),
         weights="none",
     )
-    return tf.fit(tf.OperatorData(designs, x[:, None], fin(designs, x)), method, key=0).operator
+    return trunkfirst.fit(designs, fin(designs, x), x[:, None], method=method).operator
 
 
 def main() -> dict[str, float]:
     operator = trained()
-    # Calling an operator, unlike `predict`, leaves precision to the program: double has to be switched on.
+    # Unlike `predict`, a call of the operator does not switch on double precision.
     with jax.enable_x64(True):
 
         def temperature(x: jax.Array, design: jax.Array) -> jax.Array:
-            """u at one point for one design, as a number: what jax.grad wants."""
+            """u at one point for one design, as a scalar for jax.grad."""
             return operator(design[None], x.reshape(1, 1))[0, 0]
 
         slope = jax.grad(temperature, argnums=0)  # with respect to the point
@@ -58,17 +55,17 @@ def main() -> dict[str, float]:
         print(f"du/dx, largest error relative to the largest slope: {slope_error:.1e}")
         print(f"du/d(m, b) at the tip: {np.asarray(sensitivity(jnp.array(1.0), design)).round(3)}")
 
-        # Two wishes, two unknowns: Newton's method with the exact Jacobian of the operator.
-        def misses(design: jax.Array) -> jax.Array:
-            """How far tip temperature and base flux are from what we want."""
+        # Two equations, two unknowns: Newton's method with the exact Jacobian of the operator.
+        def residuals(design: jax.Array) -> jax.Array:
+            """Distances of tip temperature and base flux from those wanted."""
             tip, flux = temperature(jnp.array(1.0), design), -slope(jnp.array(0.0), design)
             return jnp.stack([tip - WANTED_TIP, flux - WANTED_FLUX])
 
-        newton = jax.jit(lambda d: d - jnp.linalg.solve(jax.jacobian(misses)(d), misses(d)))
+        newton = jax.jit(lambda d: d - jnp.linalg.solve(jax.jacobian(residuals)(d), residuals(d)))
         for _ in range(6):
             design = newton(design)
 
-    # The truth: tip = b / cosh m and flux = b m tanh m, so flux / tip = m sinh m.
+    # Exactly: tip = b / cosh m and flux = b m tanh m, so flux / tip = m sinh m.
     m, b = float(design[0]), float(design[1])
     tip, flux = b / np.cosh(m), b * m * np.tanh(m)
     print(f"design m = {m:.4f}, b = {b:.3f}: tip {tip:.3f} (wanted {WANTED_TIP}), flux {flux:.3f} ({WANTED_FLUX})")

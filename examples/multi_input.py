@@ -2,14 +2,15 @@
 
     python examples/multi_input.py
 
-The branch sees both functions. Concatenated, one network gets all sensors side by side. As a product (MIONet),
-each function has a network of its own, and the two are multiplied: the right form here, since u is linear in f
-and in g.
+Concatenated, one branch network gets the sensors of both functions. As a product (MIONet), each function has its
+own network, and the two are multiplied: the right form here, because u is linear in f and in g.
 """
+
+import functools as ft
 
 import numpy as np
 
-import trunkfirst as tf
+import trunkfirst
 
 
 def works(samples: int, x: np.ndarray, *, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -29,44 +30,38 @@ def works(samples: int, x: np.ndarray, *, seed: int) -> tuple[np.ndarray, np.nda
 def main() -> dict[str, float]:
     x = np.linspace(0, 1, 40)
     f, g, u = works(400, x, seed=0)
-    # Any number of inputs, each on sensors of its own: f at ten of them, g at eight.
-    sensors = {"f": x[::4], "g": x[::5]}
+    # Any number of inputs, each with its own sensors: f at ten places, g at eight.
     inputs = {
-        "f": tf.InputFunction(f[:, ::4], sensors=sensors["f"][:, None]),
-        "g": tf.InputFunction(g[:, ::5], sensors=sensors["g"][:, None]),
+        "f": trunkfirst.InputFunction(f[:, ::4], sensors=x[::4, None]),
+        "g": trunkfirst.InputFunction(g[:, ::5], sensors=x[::5, None]),
     }
-    data = tf.OperatorData(inputs, x[:, None], u)
+    data = trunkfirst.OperatorData(inputs, x[:, None], u)
     train, test = data.take(slice(0, 320)), data.take(slice(320, 400))
 
-    # Step 1 does not look at the inputs: it is done once, and both branches are fitted on the same trunk.
-    trunk = tf.NetworkTrunk(
-        hidden=(24,), width=8, activation="tanh", initialisation="xavier", iterations=200, starts=1
+    trunk = trunkfirst.NetworkTrunk(hidden=(24,), width=8, iterations=200, starts=1)
+    encoders = trunkfirst.PerInput({"f": trunkfirst.PrincipalInputs(3), "g": trunkfirst.PrincipalInputs(3)})
+    network = ft.partial(
+        trunkfirst.NetworkBranch, activation="tanh", skip=False, iterations=150, ridge=1e-4, decay=0.0
     )
-    encodings = (("f", tf.PrincipalInputs(3)), ("g", tf.PrincipalInputs(3)))  # three numbers tell each function
     branches = {
-        "concatenated": {"hidden": (40,), "activation": "tanh", "initialisation": "xavier"},
-        # groups=() stands for one network for each input. Here a single linear layer each is enough, multiplied
-        # 4 x 4 ways (three numbers and a constant); (40, 16) would put a layer of 40 neurons before it.
-        "product": {"hidden": (16,), "activation": "tanh", "initialisation": "xavier", "product": True},
+        "concatenated": network(hidden=(40,)),
+        # A single linear layer for each input is enough: the 16 products of (three coordinates, 1) with (three
+        # coordinates, 1). hidden=(40, 16) would put a layer of 40 neurons before it.
+        "product": network(hidden=(16,), product=True),
     }
     errors: dict[str, float] = {}
-    first = None
-    for name, network in branches.items():
-        method = tf.TwoStep(
-            trunk=trunk,
-            branch=tf.NetworkBranch(**network, skip=False, iterations=150, ridge=0.0001, decay=0.0),
-            inputs=tf.PerInput(dict(encodings)),
-            coordinates=tf.Coordinates(rescale=True),
-            weights="none",
-        )
-        result = tf.fit(train, method, key=0, trunk_result=first)
-        first = result.trunk_result
-        errors[name] = tf.evaluate(result.operator, test).summary()["mean_relative_l2"]
+    step1 = None
+    for name, branch in branches.items():
+        method = trunkfirst.TwoStep(trunk, branch, inputs=encoders, weights="none")
+        # Step 1 does not depend on the inputs: both branches use the same trunk.
+        result = trunkfirst.fit(train, method=method, trunk_result=step1)
+        step1 = result.trunk_result
+        errors[name] = trunkfirst.evaluate(result.operator, test).summary()["mean_relative_l2"]
         print(f"{name}: mean relative test error {errors[name]:.1e}")
 
-        # Predict from a mapping by name.
+        # `predict` accepts inputs by name.
         two = {name: function.values[:2] for name, function in test.inputs.items()}
-        assert result.operator.predict(two, test.points).shape == (2, 40)
+        assert result.operator.predict(two).shape == (2, 40)
     return errors
 
 

@@ -1,11 +1,11 @@
-"""A network of your own as the trunk, put together from the library's pieces.
+"""Your own network as the trunk, with the parts of the library.
 
     python examples/own_network.py
 
-The operator takes (a, b) to u(x) = sin(a x) + b exp(-40 (x - 1/2)^2). Step 1 does not care what the trunk is: any
-Equinox module that turns points into functions can be searched by variable projection, because the coefficients
-are solved for. Here it is a sum of bells with trained centres and widths, a radial basis network. What follows,
-orthonormal functions, coefficients and a branch, is the same as always.
+The operator maps (a, b) to u(x) = sin(a x) + b exp(-40 (x - 1/2)^2). Variable projection solves for the
+coefficients and works for any Equinox module that maps points to values of functions: here Gaussians with
+trained centres and widths, a radial basis network. The rest (orthonormal functions, coefficients, branch) is as
+in `TwoStep`.
 """
 
 import jax
@@ -13,65 +13,69 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-import trunkfirst as tf
+import trunkfirst
 from trunkfirst.encoders import AbstractEncoder
 from trunkfirst.linear import compress
 from trunkfirst.minimisers import AbstractFeatures, SeparableProblem, minimise
 from trunkfirst.networks import Perceptron, Trunk
 
 
-class Bells(AbstractEncoder):
+class Gaussians(AbstractEncoder):
     """exp(-(x - centre)^2 / (2 width^2)) for every pair of centre and width."""
 
     centres: jax.Array
     log_widths: jax.Array
-    sensors = 1  # coordinates of a point
+
+    @property
+    def sensors(self) -> int:
+        """The number of coordinates of a point."""
+        return 1
 
     def __call__(self, inputs: jax.Array) -> jax.Array:
         return jnp.exp(-((inputs - self.centres[None]) ** 2) / (2 * jnp.exp(2 * self.log_widths[None])))
 
 
 class AtPoints(AbstractFeatures):
-    """What step 1 searches: the bells at the points, and the constant that every trunk has."""
+    """The Gaussians at the points, and the constant that every trunk has: what step 1 fits."""
 
     points: jax.Array
 
-    def __call__(self, parameters: Bells) -> jax.Array:
+    def __call__(self, parameters: Gaussians) -> jax.Array:
         return as_trunk(parameters)(self.points)
 
 
-def as_trunk(bells: Bells) -> Trunk:
-    """A trunk is a network behind an encoder of the points; here the encoder is all, the layer passes it on."""
-    count = len(bells.centres)
-    return Trunk(Perceptron((jnp.eye(count),), (jnp.zeros(count),), "tanh"), bells)
+def as_trunk(gaussians: Gaussians) -> Trunk:
+    """A trunk is an encoder of the points and a network; here the network is the identity."""
+    count = len(gaussians.centres)
+    return Trunk(Perceptron((jnp.eye(count),), (jnp.zeros(count),), "tanh"), gaussians)
 
 
 def main(*, iterations: int = 200) -> dict[str, float]:
     rng = np.random.default_rng(0)
     inputs, x = rng.uniform(1, 4, (120, 2)), np.linspace(0, 1, 80)
     outputs = np.sin(inputs[:, :1] * x) + inputs[:, 1:] * np.exp(-40 * (x - 0.5) ** 2)
-    data = tf.OperatorData(inputs, x[:, None], outputs)
+    data = trunkfirst.OperatorData(inputs, x[:, None], outputs)
     train, test = data.take(slice(0, 100)), data.take(slice(100, 120))
     with jax.enable_x64(True):
         # Step 1: L-BFGS moves centres and widths; the outputs enter through their thin factor (points, rank).
-        start = Bells(jnp.linspace(0, 1, 8), jnp.full(8, np.log(0.2)))
+        start = Gaussians(jnp.linspace(0, 1, 8), jnp.full(8, np.log(0.2)))
         factor = jnp.asarray(compress(train.outputs).factor.T)
         problem = SeparableProblem(AtPoints(jnp.asarray(train.points)), factor, ridge=1e-5)
-        found = minimise(problem, start, tf.LBFGS(), iterations=iterations, key=jr.key(0))
+        found = minimise(problem, start, trunkfirst.LBFGS(), iterations=iterations, key=jr.key(0))
         trunk = as_trunk(found.parameters)
         print(f"step 1: loss {float(problem.value(start)):.1e} before, {found.value:.1e} after")
 
-        # Orthonormal functions, and what the training outputs are in them.
-        basis = tf.QR()(np.asarray(trunk(jnp.asarray(train.points))), targets=train.outputs)
+        # Orthonormal functions, and the coefficients of the training outputs.
+        basis = trunkfirst.QR()(np.asarray(trunk(jnp.asarray(train.points))), targets=train.outputs)
         targets = jnp.asarray(basis.coefficients(train.outputs))
 
-        # Step 2: any regressor, on standardised inputs; then everything in one operator.
-        encoder = tf.StandardisedInputs().fit_in(train, np.dtype(np.float64))
-        regression = tf.Kernel().fit(encoder(jnp.asarray(inputs[:100])), targets, key=jr.key(1))
-        operator = tf.Operator(encoder, regression.branch, trunk, jnp.asarray(basis.transform))
+        # Step 2: any branch, on standardised inputs; then all parts in one operator.
+        encoder = trunkfirst.StandardisedInputs().fit(train)
+        regression = trunkfirst.Kernel().fit(encoder(jnp.asarray(inputs[:100])), targets, key=jr.key(1))
+        operator = trunkfirst.Operator(encoder, regression.branch, trunk, jnp.asarray(basis.transform))
 
-    # Predicting, gradients and errors work as usual. Saving and export know the library's own networks alone.
-    summary = tf.evaluate(operator, test).summary()
+    # `predict`, `gradient` and `evaluate` work as usual; `save` works for the library's own networks only.
+    summary = trunkfirst.evaluate(operator, test).summary()
     slopes = operator.gradient(test.flat_inputs, test.points)
     a, b = test.flat_inputs.T[:, :, None]
     exact = a * np.cos(a * x) - 80 * b * (x - 0.5) * np.exp(-40 * (x - 0.5) ** 2)

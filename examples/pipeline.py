@@ -3,8 +3,8 @@
     python examples/pipeline.py            needs: pip install 'trunkfirst[sklearn]'
 
 A beam on two supports bends under a load: u'''' = f with u = u'' = 0 at both ends. With f = sum_k a_k sin(k pi x)
-the truth is u = sum_k a_k sin(k pi x) / (k pi)^4. The load is measured with noise at 50 places; principal
-components take most of the noise away before the operator sees it.
+the exact solution is u = sum_k a_k sin(k pi x) / (k pi)^4. The load is measured with noise at 50 places; principal
+components remove most of the noise before the operator sees it.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-import trunkfirst as tf
+import trunkfirst
 
 
 def beams(samples: int, x: np.ndarray, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -24,13 +24,15 @@ def beams(samples: int, x: np.ndarray, *, seed: int) -> tuple[np.ndarray, np.nda
 
 
 def main(*, components: tuple[int, ...] = (3, 5, 20), iterations: int = 300) -> dict[str, float]:
-    x = np.linspace(0, 1, 52)[1:-1]  # inside: the ends never move
+    x = np.linspace(0, 1, 52)[1:-1]  # without the ends, which never move
     loads, bends = beams(160, x, seed=0)
     new_loads, new_bends = beams(50, x, seed=1)
 
-    # A model is a list of steps. The last one has y with a column for every point.
-    model = make_pipeline(PCA(20), tf.TwoStepDeepONet(points=x, branch="linear", width=5, iterations=iterations))
-    # How many principal components? Cross-validation knows; two folds, to be quick.
+    # y has a column for every point.
+    model = make_pipeline(
+        PCA(20), trunkfirst.TwoStepDeepONet(points=x, branch="linear", width=5, iterations=iterations)
+    )
+    # The number of principal components by cross-validation, with two folds to save time.
     search = GridSearchCV(model, {"pca__n_components": components}, cv=2).fit(loads, bends)
     print(f"components chosen: {search.best_params_['pca__n_components']}, R^2 {search.best_score_:.5f}")
 

@@ -1,15 +1,14 @@
-"""Every sample on points of its own, any number of them: sensors that move, meshes that adapt, lost measurements.
+"""Every sample with its own points, any number of them: moving sensors, adaptive meshes, lost measurements.
 
     python examples/scattered.py
 
-The operator takes two numbers (a, b) to the wave u(x, y) = sin(a x + b y). Every sample is known at 15 to 60
-random points, no two of them alike; the trained operator gives whole fields, here compared with the truth on a
-grid.
+The operator maps two numbers (a, b) to the wave u(x, y) = sin(a x + b y). Every sample is known at 15 to 60 random
+points of its own. The trained operator predicts the whole field, here compared with the exact one on a grid.
 """
 
 import numpy as np
 
-import trunkfirst as tf
+import trunkfirst
 
 
 def wave(ab: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -23,28 +22,25 @@ def main() -> dict[str, float]:
     points = [rng.uniform(-1, 1, (rng.integers(15, 61), 2)) for _ in inputs]
     outputs = [wave(ab, own) for ab, own in zip(inputs, points, strict=True)]
 
-    # Lists of arrays become one record; in a file the shorter samples are filled up with NaN.
-    data = tf.scattered_from_lists(inputs, points, outputs, coordinate_names=("x", "y"))
+    # From lists of arrays; in a file, samples with fewer points are padded with NaN.
+    data = trunkfirst.scattered_from_lists(inputs, points, outputs, coordinate_names=("x", "y"))
     print(f"{data.samples} samples with {data.counts.min()} to {data.counts.max()} points each")
 
-    method = tf.TwoStep(
-        trunk=tf.NetworkTrunk(
-            hidden=(20, 20), width=12, activation="tanh", initialisation="xavier", iterations=150, starts=1
-        ),
-        branch=tf.Kernel(),
-        inputs=tf.StandardisedInputs(),
-        coordinates=tf.Coordinates(rescale=False),
+    method = trunkfirst.TwoStep(
+        trunk=trunkfirst.NetworkTrunk(hidden=(20, 20), width=12, iterations=150, starts=1),
+        branch=trunkfirst.Kernel(),
+        inputs=trunkfirst.StandardisedInputs(),
         weights="none",
     )
-    result = tf.fit(data.take(slice(0, 120)), method, key=0)
+    result = trunkfirst.fit(data.take(slice(0, 120)), method=method)
     test = data.take(slice(120, 150))
     print(result)
 
-    # At the test samples' own points ...
-    own = tf.evaluate(result.operator, test).summary()["mean_relative_l2"]
+    # The error at the test samples' own points ...
+    own = trunkfirst.evaluate(result.operator, test).summary()["mean_relative_l2"]
     print(f"mean relative test error at the samples' own points: {own:.1e}")
 
-    # ... and on a grid that no sample has.
+    # ... and on a grid.
     grid = np.stack(np.meshgrid(np.linspace(-0.9, 0.9, 30), np.linspace(-0.9, 0.9, 30)), axis=-1).reshape(-1, 2)
     exact = np.stack([wave(ab, grid) for ab in test.flat_inputs])
     predicted = result.operator.predict(test.flat_inputs, grid)

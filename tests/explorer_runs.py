@@ -13,7 +13,7 @@ from trunkfirst.encoders import Elementwise, Identity
 from trunkfirst.evaluation import evaluate
 from trunkfirst.files import write_json, write_manifest, write_npz
 from trunkfirst.networks import Operator, Trunk, save
-from trunkfirst.output_map import Boundary, OutputMap
+from trunkfirst.outputs import Boundary, OutputMap
 from trunkfirst.runs.evaluation_arrays import evaluation_arrays
 from trunkfirst.training_summary import summarise, write_summary
 

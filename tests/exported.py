@@ -31,7 +31,7 @@ from trunkfirst.networks import (
     StackedBranch,
     Trunk,
 )
-from trunkfirst.output_map import Boundary, OutputMap
+from trunkfirst.outputs import Boundary, OutputMap
 from trunkfirst.theory.known_rates import Coefficients
 
 RNG = np.random.default_rng(0)

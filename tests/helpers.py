@@ -17,11 +17,11 @@ from trunkfirst.encoders import Identity, RawInputs
 from trunkfirst.fields import AbstractFields
 from trunkfirst.fitting import fit_method
 from trunkfirst.linear import QR
+from trunkfirst.method import Trained
 from trunkfirst.minimisers import Adam
 from trunkfirst.monolithic import Monolithic
 from trunkfirst.networks import Operator, Perceptron, StackedBranch, Trunk
 from trunkfirst.regressors import BranchNetwork, JointBranch
-from trunkfirst.trained import Trained
 from trunkfirst.trunks import JointTrunk, TrunkNetwork
 from trunkfirst.two_step import TwoStep
 

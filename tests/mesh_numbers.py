@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from helpers import BRANCH, TRUNK, as_fields, make_network, waves
-from trunkfirst.training import _stream as stream
 
+from trunkfirst import stream
 from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import ShardedData, ShardFolder, write_shards
 from trunkfirst.distributed.mesh import replicate_like, use_devices
@@ -28,7 +28,6 @@ from trunkfirst.distributed.processes import (
     leave_processes,
     process_shard,
 )
-from trunkfirst.encode import encode
 from trunkfirst.encoders import RawInputs, StandardisedInputs
 from trunkfirst.evaluation import evaluate
 from trunkfirst.fields import Fields
@@ -36,7 +35,7 @@ from trunkfirst.fitting import fit_method
 from trunkfirst.linear import QR, RowFactor, compress, low_rank, tall_qr
 from trunkfirst.minimisers import Adam, minimise
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.regressors import _stored_rows as stored_rows
+from trunkfirst.regressors import base
 from trunkfirst.regressors.network import NetworkBranch, RegressionLoss, spread_loss
 from trunkfirst.trunks import reuse_trunk
 from trunkfirst.two_step import TwoStep
@@ -79,8 +78,8 @@ def collectives(compiled: Any) -> str:
 def numbers() -> dict[str, Any]:
     """The quantities, by name."""
     fields = as_fields(DATA)
-    problem = fields.problem(DOUBLE)(1e-3)
-    start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
+    problem = fields.problem(DOUBLE, floats_per_point=12)(1e-3)
+    start = replicate_like(STEP1.start(fields, dtype=DOUBLE, key=jr.key(0)), problem)
     compiled = value_and_gradient.lower(problem, start).compile()
     value, gradient = compiled(problem, start)
     factor, wide = compress(fields.outputs).factor, compress(fields.outputs[:9]).factor
@@ -101,8 +100,8 @@ def numbers() -> dict[str, Any]:
 
 def after_adam(fields: Fields) -> np.ndarray:
     """The parameters after 100 steps of Adam."""
-    problem = trunk_problems(fields, DOUBLE)(1e-3)
-    start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
+    problem = fields.problem(DOUBLE)(1e-3)
+    start = replicate_like(STEP1.start(fields, dtype=DOUBLE, key=jr.key(0)), problem)
     return flat(minimise(problem, start, Adam(), iterations=100, key=jr.key(1)).state.parameters)
 
 
@@ -145,13 +144,13 @@ def from_shards(data: ShardedData) -> dict[str, Any]:
     with (
         mock.patch.object(ShardFolder, "read", counted),
         mock.patch.object(stream, "_MOST_SAMPLES", 40),
-        mock.patch.object(stored_rows, "_MOST_ROWS", 50),
+        mock.patch.object(base, "_MAX_ROWS", 50),
     ):
-        fields = encode(data, STREAMED, DOUBLE).fields
-        problem = fields.problem(DOUBLE)(1e-3)
-        start = replicate_like(STEP1.start(dtype=DOUBLE, key=jr.key(0)), problem)
+        fields = STREAMED.encode(data).fields
+        problem = fields.problem(DOUBLE, floats_per_point=12)(1e-3)
+        start = replicate_like(STEP1.start(fields, dtype=DOUBLE, key=jr.key(0)), problem)
         value, gradient = value_and_gradient(problem, start)
-        step1 = reuse_trunk(TRUNK.make(dtype=DOUBLE, key=jr.key(1)), fields)
+        step1 = reuse_trunk(STEP1.make(fields, dtype=DOUBLE, key=jr.key(1)), fields)
         result = fit_method(data, STREAMED, trunk_result=step1)
     assert isinstance(fields, Fields)
     assert fields.factor is not None

@@ -12,27 +12,28 @@ import pytest
 from helpers import make_network
 
 from trunkfirst.data import InputFunction, OperatorData
-from trunkfirst.encode import encode
-from trunkfirst.fitting import FitResult, fit_method
-from trunkfirst.method import AbstractMethod
+from trunkfirst.fitting import fit_method
+from trunkfirst.method import Trained
 from trunkfirst.networks import Operator, Perceptron, Trunk, load, save
 from trunkfirst.trunks import reuse_trunk
 from trunkfirst.two_step import TwoStep
 
 DOUBLE = np.dtype(np.float64)
 Call = Callable[..., tuple[int, str, str]]
-NARROW = {"architecture": (1, 20, 8), "starts": 1}
+NARROW = {"hidden": (20,), "width": 8, "starts": 1}
 SETTINGS: dict[str, Any] = {
     "trunk": {**NARROW, "iterations": 60},
-    "branch": {"kind": "linear", "encoder": "standardise"},
-    "loss": {"weights": "relative"},
+    "branch": {"kind": "linear"},
+    "inputs": {"kind": "standardise"},
+    "weights": "relative",
 }
 # The same on the command line; everything below has the same shapes, because compiling takes the time.
 OPTIONS = [
     f"--set={section}.{key}={json.dumps(value)}"
     for section, values in SETTINGS.items()
+    if isinstance(values, dict)
     for key, value in values.items()
-]
+] + ["--set=weights=relative"]
 
 
 def shared_data(name: str) -> Path:
@@ -58,15 +59,15 @@ def known_trunk(coordinates: int = 1, functions: int = 20, seed: int = 5) -> Tru
     return Trunk(make_network(coordinates, 40, functions, seed=seed))
 
 
-def fit_branch(data: Any, method: TwoStep, trunk: Trunk | None = None, **options: Any) -> FitResult:
+def fit_branch(data: Any, method: TwoStep, trunk: Trunk | None = None, **options: Any) -> Trained:
     """`fit` behind a known trunk, because training a trunk compiles for seconds."""
     return fit_method(data, method, trunk_result=known_step1(data, method, trunk), **options)
 
 
-def known_step1(data: Any, method: AbstractMethod, trunk: Trunk | None = None) -> Any:
+def known_step1(data: Any, method: TwoStep, trunk: Trunk | None = None) -> Any:
     """Step 1 of a known trunk."""
     with jax.enable_x64(True):
-        fields = encode(data, method, DOUBLE).fields
+        fields = method.encode(data).fields
         return reuse_trunk(trunk or known_trunk(fields.points.shape[1]), fields)
 
 

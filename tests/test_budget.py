@@ -19,7 +19,7 @@ from trunkfirst.errors import DataError
 from trunkfirst.linear import QR
 from trunkfirst.minimisers import Adam
 from trunkfirst.networks import Operator, Perceptron, Trunk
-from trunkfirst.output_map import Boundary, OutputMap
+from trunkfirst.outputs import Boundary, OutputMap
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.theory import Diagnosis, Evidence, check_assumptions, diagnose, gather_evidence
 from trunkfirst.theory.assumptions import sensor_gap_rate

@@ -27,7 +27,7 @@ from trunkfirst.networks import (
     Trunk,
     operator as operator_module,
 )
-from trunkfirst.output_map import Boundary, Output, OutputMap
+from trunkfirst.outputs import Boundary, Output, OutputMap
 from trunkfirst.regressors.ridge import Kernel
 from trunkfirst.two_step import TwoStep
 

@@ -1,31 +1,27 @@
 """The configuration: precedence, messages, files."""
 
-import math
+import dataclasses as dc
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import waves
+from sklearn.linear_model import Ridge
 
 from trunkfirst.cli.resolve import resolve
 from trunkfirst.encoders import BasisInputs, RawInputs, StandardisedInputs
-from trunkfirst.errors import (
-    DataError,
-    SettingError,
-    TrunkfirstError,
-    UnknownNameError,
-    UsageError,
-    ValueRangeError,
-)
+from trunkfirst.errors import SettingError, TrunkfirstError, UnknownNameError, UsageError, ValueRangeError
 from trunkfirst.files import read_toml
 from trunkfirst.linear import QR, SVD
 from trunkfirst.losses import Batches
 from trunkfirst.minimisers import Adam
 from trunkfirst.monolithic import Monolithic
+from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.presets import preset_method
 from trunkfirst.problems import problem_names
+from trunkfirst.regressors import AutoBranch, JointBranch, Sklearn
 from trunkfirst.runs.config import RunConfig, load_config, make_config
-from trunkfirst.settings import merge, parse_setting, put, to_toml
+from trunkfirst.settings import from_values, merge, parse_setting, put, to_toml, to_values
+from trunkfirst.trunks import JointTrunk
 from trunkfirst.two_step import TwoStep
 
 NAME = "nonlinear-conductivity"
@@ -43,38 +39,49 @@ def resolved_all(target: str = NAME, *settings: str, **options: Any) -> list[Run
     return resolve(target, **{**nothing, "preset": "paper", **options}, settings=list(settings))
 
 
+def two_step_of(config: RunConfig) -> tuple[JointTrunk, JointBranch]:
+    """Trunk and branch of a two-step configuration of the preset `paper`."""
+    method = config.method
+    assert isinstance(method, TwoStep)
+    assert isinstance(method.trunk, JointTrunk)
+    assert isinstance(method.branch, JointBranch)
+    return method.trunk, method.branch
+
+
 # -- precedence
 
 
 def test_rising_order_of_force(tmp_path: Path):
     file = tmp_path / "mine.toml"
-    file.write_text(f'problem = "{NAME}"\nseed = 1\n[trunk]\niterations = 11\nrate = 0.5\n[data]\nsamples = 44\n')
+    trunk = "[trunk]\niterations = 11\nminimiser.first_rate = 0.5"
+    file.write_text(f'problem = "{NAME}"\nseed = 1\n{trunk}\n[data]\nsamples = 44\n')
     plain = resolved()
-    assert (plain.seed, plain.trunk.rate, plain.trunk.activation) == (0, 1e-3, "relu")  # defaults
-    assert (plain.trunk.architecture, plain.branch.architecture) == ((2, 50, 50, 50, 50), (1, 500, 51))  # preset
-    assert plain.orthonormalise.unit_columns  # the preset, against the default
+    trunk, branch = two_step_of(plain)
+    assert (plain.seed, trunk.minimiser, trunk.activation) == (0, Adam(1e-3), "relu")  # defaults
+    assert (trunk.hidden, trunk.width, branch.hidden) == ((50, 50, 50), 50, (500,))  # preset
+    assert getattr(plain.method, "orthonormalise", None) == QR(unit_columns=True)  # the preset, not the default
     from_file = resolved(str(file))
-    assert (from_file.seed, from_file.trunk.iterations, from_file.trunk.rate, from_file.data.samples) == (
-        1,
-        11,
-        0.5,
-        44,
-    )
-    assert from_file.trunk.architecture == (2, 50, 50, 50, 50)
+    trunk, _ = two_step_of(from_file)
+    assert (from_file.seed, trunk.iterations, from_file.data.samples) == (1, 11, 44)
+    assert (trunk.minimiser, trunk.hidden) == (Adam(0.5), (50, 50, 50))
     with_options = resolved(str(file), seed=2, iterations=22, samples=55)
-    assert (with_options.seed, with_options.trunk.iterations, with_options.branch.iterations) == (2, 22, 22)
-    assert (with_options.data.samples, with_options.trunk.rate) == (55, 0.5)
+    trunk, branch = two_step_of(with_options)
+    assert (with_options.seed, trunk.iterations, branch.iterations) == (2, 22, 22)
+    assert (with_options.data.samples, trunk.minimiser) == (55, Adam(0.5))
     with_set = resolved(str(file), "seed=3", "branch.iterations=33", seed=2, iterations=22)
-    assert (with_set.seed, with_set.trunk.iterations, with_set.branch.iterations) == (3, 22, 33)
+    trunk, branch = two_step_of(with_set)
+    assert (with_set.seed, trunk.iterations, branch.iterations) == (3, 22, 33)
 
 
 def test_method_from_file_option_and_set(tmp_path: Path):
     file = tmp_path / "mine.toml"
     file.write_text(f'problem = "{NAME}"\nmethod = "monolithic"\n')
-    assert resolved().method == "two-step"
-    assert resolved(str(file)).method == "monolithic"
-    assert resolved(str(file), methods=["two-step-without-qr"]).method == "two-step-without-qr"
-    assert resolved(NAME, "method=monolithic").method == "monolithic"
+    assert resolved().method.name == "two-step"
+    assert resolved(str(file)).method.name == "monolithic"
+    assert resolved(str(file), methods=["two-step-without-qr"]).method.name == "two-step-without-qr"
+    assert resolved(NAME, "method=monolithic").method.name == "monolithic"
+    assert resolved(NAME, "orthonormalise=none").method.name == "two-step-without-qr"
+    assert resolved(NAME, "orthonormalise=none", methods=["two-step"]).method.name == "two-step"
 
 
 def test_another_problem_brings_its_own_preset():
@@ -85,32 +92,44 @@ def test_another_problem_brings_its_own_preset():
 
 # -- the paper
 
-PAPER: dict[str, dict[str, Any]] = {
-    "nonlinear-conductivity": {"trunk": (2, 50, 50, 50, 50), "branch": (1, 500, 51), "activation": "relu"},
-    "discontinuous-conductivity": {
-        "trunk": (2, 25, 25, 25, 25, 25),
-        "branch": (4225, 100, 26),
-        "activation": "relu",
-    },
-    "multiple-inputs": {"trunk": (2, 100, 100, 100, 200), "branch": (3, 100, 100, 100, 201), "activation": "tanh"},
+PAPER: dict[str, tuple[tuple[int, ...], int, tuple[int, ...], str]] = {
+    "nonlinear-conductivity": ((50, 50, 50), 50, (500,), "relu"),
+    "discontinuous-conductivity": ((25, 25, 25, 25), 25, (100,), "relu"),
+    "multiple-inputs": ((100, 100, 100), 200, (100, 100, 100), "tanh"),
 }
 
 
 @pytest.mark.parametrize("problem", list(PAPER))
 def test_preset_is_the_papers(problem: str):
-    config, expected = resolved(problem), PAPER[problem]
-    sections = (config.trunk, config.branch)
-    assert [section.architecture for section in sections] == [expected["trunk"], expected["branch"]]
-    assert {section.activation for section in sections} == {expected["activation"]}
-    initialisation = {"relu": "he", "tanh": "xavier"}[expected["activation"]]
-    assert {section.initialisation for section in sections} == {initialisation}
-    assert {(section.minimiser, section.rate, section.batch_samples) for section in sections} == {
-        ("adam", 1e-3, None)
-    }
-    assert config.branch.halve_every == (100_000 if problem == "multiple-inputs" else None)
-    assert (config.loss.p, config.data.test_share, config.precision) == (2.0, 0.1, "double")
-    assert (config.orthonormalise.method, config.orthonormalise.unit_columns) == ("qr", True)
-    assert (config.branch.encoder, config.branch.stacked) == ("none", False)
+    config = resolved(problem)
+    method: Any = config.method
+    hidden, width, branch_hidden, activation = PAPER[problem]
+    initialisation = {"relu": "he", "tanh": "xavier"}[activation]
+    trunk = method.trunk
+    assert (trunk.hidden, trunk.width, trunk.activation, trunk.initialisation) == (
+        hidden,
+        width,
+        activation,
+        initialisation,
+    )
+    assert (trunk.minimiser, trunk.batches, trunk.p) == (Adam(1e-3), Batches(), 2.0)
+    if problem == "discontinuous-conductivity":  # active neurons
+        assert (method.branch.kind, (method.branch.width,)) == ("active-neurons", branch_hidden)
+    else:
+        rate = Adam(1e-3, 100_000 if problem == "multiple-inputs" else None)
+        assert method.branch == JointBranch(branch_hidden, activation, initialisation, minimiser=rate)
+    assert (config.data.test_share, method.precision) == (0.1, "double")
+    assert method.orthonormalise == QR(unit_columns=True)
+    assert (method.inputs, method.weights) == (RawInputs(), "none")
+
+
+@pytest.mark.parametrize("preset", ["fast", "paper"])
+@pytest.mark.parametrize("problem", problem_names())
+@pytest.mark.parametrize("name", [*METHODS, "monolithic-projected"])
+def test_a_preset_is_a_method_that_a_file_can_hold(preset: str, problem: str, name: str):
+    method = preset_method(preset, problem, name)
+    assert method.name == name
+    assert from_values(type(method), to_values(method)) == method
 
 
 def test_unknown_preset():
@@ -121,34 +140,43 @@ def test_unknown_preset():
 # -- messages
 
 WRONG: list[tuple[str, type[TrunkfirstError], str]] = [
-    ("trunk.colour=1", SettingError, "no setting 'trunk.colour'; known here: .*activation"),
-    ("colour=1", SettingError, "no setting 'colour'; known here: problem, method"),
-    ("colour.trunk=1", SettingError, "no setting 'colour'"),
+    ("trunk.colour=1", SettingError, "no setting 'method.trunk.colour'; known here: .*activation"),
+    ("colour=1", SettingError, "no setting 'method.colour'; known here: inputs"),
+    ("colour.trunk=1", SettingError, "no setting 'method.colour'"),
+    ("data.colour=1", SettingError, "no setting 'data.colour'; known here: file"),
+    ("trunk.withd=1", SettingError, "no setting 'method.trunk.withd'; did you mean 'width'?"),
+    ("trunk.architecture=[2, 5]", SettingError, "no setting 'method.trunk.architecture'"),  # of version 0.1
     ("seed.trunk=1", TrunkfirstError, "seed"),
     ("trunk.iterations", SettingError, "expected key=value"),
     ("=1", SettingError, "expected key=value"),
     ("trunk.iterations=many", ValueRangeError, "trunk.iterations is 'many'"),
     ("trunk.iterations=1.5", ValueRangeError, "trunk.iterations is 1.5"),
     ("trunk.iterations=0", ValueRangeError, "trunk.iterations is 0.*greater than or equal to 1"),
-    ("trunk.rate=0", ValueRangeError, "trunk.rate is 0"),
-    ("trunk.rate=-1e-3", ValueRangeError, "trunk.rate is -0.001"),
-    ("trunk.architecture=[2, 'wide']", ValueRangeError, "trunk.architecture.1 is 'wide'"),
-    ("trunk.architecture=[]", ValueRangeError, "trunk.architecture is"),
-    ("branch.architecture=[1]", ValueRangeError, "branch.architecture is"),
+    ("trunk.minimiser.first_rate=0", ValueRangeError, "trunk.minimiser.first_rate is 0"),
+    ("trunk.minimiser.first_rate=-1e-3", ValueRangeError, "trunk.minimiser.first_rate is -0.001"),
+    ("trunk.hidden=[2, 'wide']", ValueRangeError, "trunk.hidden.1 is 'wide'"),
+    ("trunk.hidden=[0]", ValueRangeError, "trunk.hidden.0 is 0"),
+    ("branch.hidden=[]", ValueRangeError, "branch.hidden is"),
     ("trunk=5", ValueRangeError, "trunk is 5"),
-    ("trunk.minimiser=magic", ValueRangeError, "trunk.minimiser is 'magic'"),
-    ("orthonormalise.method=lu", ValueRangeError, "'qr' or 'svd'"),
+    ("trunk.kind=magic", UnknownNameError, "no method.trunk of kind 'magic'; choose one of: network, joint"),
+    ("trunk.minimiser=magic", UnknownNameError, "no method.trunk.minimiser of kind 'magic'"),
+    ("orthonormalise.kind=lu", UnknownNameError, "no method.orthonormalise of kind 'lu'; choose one of: qr, svd"),
     ("orthonormalise.tolerance=2", ValueRangeError, "orthonormalise.tolerance is 2"),
+    ("inputs=magic", UnknownNameError, "no method.inputs of kind 'magic'; choose one of: raw, standardise"),
+    ("inputs=principal", SettingError, "setting 'method.inputs.count' is missing"),
+    ("inputs={kind='basis',basis='magic',count=2}", ValueRangeError, "method.inputs.basis is 'magic'.*legendre"),
     ("precision=half", ValueRangeError, "'double' or 'single'"),
+    ("weights=heavy", ValueRangeError, "'relative', 'none' or 'auto'"),
     ("method=magic", UnknownNameError, "no method 'magic'"),
     ("data.samples=3", ValueRangeError, "data.samples is 3"),
     ("data.test_share=1", ValueRangeError, "data.test_share is 1"),
     ("data.split_seed=-1", ValueRangeError, "data.split_seed is -1"),
+    ("data.file=mine.npz", ValueRangeError, "either a problem by name or data.file"),
     ("seed=99999999999999999999", ValueRangeError, "seed is 99999999999999999999"),
-    ("loss.p=0.5", ValueRangeError, "loss.p is 0.5.*p >= 1"),
-    ("loss.p=nan", ValueRangeError, "loss.p is nan"),
-    ("loss.p=inf", ValueRangeError, "loss.p is inf"),
-    ("loss.p=two", ValueRangeError, "loss.p is 'two'"),
+    ("trunk.p=0.5", ValueRangeError, "trunk.p is 0.5.*greater than or equal to 1"),
+    ("trunk.p=nan", ValueRangeError, "trunk.p is nan"),
+    ("trunk.p=inf", ValueRangeError, "trunk.p is inf"),
+    ("trunk.p=two", ValueRangeError, "trunk.p is 'two'"),
 ]
 
 
@@ -164,10 +192,10 @@ def test_what_is_wrong_is_named(setting: str, error: type[TrunkfirstError], word
     [
         ("seed = 1", UnknownNameError, "no problem"),
         ('problem = "nothing"', UnknownNameError, "no problem 'nothing'"),
-        (f'problem = "{NAME}"\n[colours]\nred = 1', SettingError, "no setting 'colours'"),
+        (f'problem = "{NAME}"\n[colours]\nred = 1', SettingError, "no setting 'method.colours'"),
         (f'problem = "{NAME}"\n[trunk', SettingError, "not valid TOML"),
         (f'problem = "{NAME}"\npreset = "quick"', UnknownNameError, "no preset 'quick'"),
-        (f'problem = "{NAME}"\n[branch]\ntrain_transform = true', SettingError, "no effect on two-step"),
+        (f'problem = "{NAME}"\ntrain_transform = true', SettingError, "no setting 'method.train_transform'"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, content: str, error: type[TrunkfirstError], words: str):
@@ -182,33 +210,51 @@ def test_a_file_that_is_not_there(tmp_path: Path):
 
 
 UNUSED = [
-    ("two-step", "branch.train_transform=true"),
-    ("two-step-without-qr", "branch.train_transform=true"),
-    ("two-step-without-qr", "orthonormalise.method=svd"),
-    ("monolithic", "orthonormalise.tolerance=1e-9"),
-    ("monolithic", "branch.iterations=7"),
-    ("monolithic", "branch.rate=1e-2"),
-    ("monolithic", "branch.batch_samples=7"),
+    ("two-step", "train_transform=true", "no setting 'method.train_transform'"),
+    ("two-step", "branch.ridge=1e-3", "no setting 'method.branch.ridge'"),  # of kind joint
+    ("two-step-without-qr", "train_transform=true", "no setting 'method.train_transform'"),
+    ("two-step-without-qr", "orthonormalise.kind=svd", "'orthonormalise' has no effect on two-step-without-qr"),
+    ("monolithic", "orthonormalise.tolerance=1e-9", "no setting 'method.orthonormalise'"),
+    ("monolithic", "branch.iterations=7", "no setting 'method.branch.iterations'"),
+    ("monolithic", "trunk.iterations=7", "no setting 'method.trunk.iterations'"),
+    ("monolithic", "branch.minimiser.first_rate=1e-2", "no setting 'method.branch.minimiser'"),
+    ("monolithic", "branch.batch=7", "no setting 'method.branch.batch'"),
+    ("monolithic-projected", "p=3", "no setting 'method.p'"),
 ]
 
 
-@pytest.mark.parametrize(("method", "setting"), UNUSED)
-def test_settings_without_effect_are_refused(method: str, setting: str):
-    key = setting.partition("=")[0]
-    with pytest.raises(SettingError, match=f"setting '{key}' has no effect on {method}"):
+@pytest.mark.parametrize(("method", "setting", "words"), UNUSED)
+def test_settings_without_effect_are_refused(method: str, setting: str, words: str):
+    with pytest.raises(SettingError, match=words):
         resolved(NAME, setting, methods=[method])
 
 
 def test_a_setting_need_matter_to_one_method_only():
     both = ["two-step", "monolithic"]
-    found = resolved_all(NAME, "branch.iterations=7", "branch.train_transform=true", methods=both)
-    assert [config.method for config in found] == both
-    with pytest.raises(SettingError, match="two-step or two-step-without-qr"):
-        resolved_all(NAME, "branch.train_transform=true", methods=["two-step", "two-step-without-qr"])
+    first, second = resolved_all(NAME, "branch.iterations=7", "train_transform=true", methods=both)
+    assert two_step_of(first)[1].iterations == 7
+    assert isinstance(second.method, Monolithic)
+    assert second.method.train_transform
+    with pytest.raises(SettingError, match="'train_transform' does not exist in any of the methods compared"):
+        resolved_all(NAME, "train_transform=true", methods=["two-step", "two-step-without-qr"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [("orthonormalise.tolerance=1e-9", QR(1e-9, unit_columns=True)), ("orthonormalise=svd", SVD())],
+)
+def test_the_method_without_qr_stays_without(setting: str, expected: object):
+    found = resolved_all(NAME, setting, methods=["two-step", "two-step-without-qr"])
+    assert [getattr(config.method, "orthonormalise", 0) for config in found] == [expected, None]
 
 
 def test_iterations_for_each_step_suit_every_method():
-    assert resolved(methods=["monolithic"], iterations=7).trunk.iterations == 7
+    method = resolved(methods=["monolithic"], iterations=7).method
+    assert isinstance(method, Monolithic)
+    assert method.iterations == 7
+    exchanges = resolved("discontinuous-conductivity", iterations=7).method  # of neurons: another unit
+    assert isinstance(exchanges, TwoStep)
+    assert (getattr(exchanges.trunk, "iterations", 0), getattr(exchanges.branch, "iterations", 0)) == (7, 100)
 
 
 # -- pieces
@@ -221,7 +267,7 @@ def test_iterations_for_each_step_suit_every_method():
         ("trunk.rate=1e-2", ["trunk", "rate"], 0.01),
         ("trunk.activation=tanh", ["trunk", "activation"], "tanh"),
         ('trunk.activation="tanh"', ["trunk", "activation"], "tanh"),
-        ("trunk.architecture=[2, 5, 4]", ["trunk", "architecture"], [2, 5, 4]),
+        ("trunk.hidden=[2, 5, 4]", ["trunk", "hidden"], [2, 5, 4]),
         ("branch.stacked=true", ["branch", "stacked"], True),
         ("data.points=random:30", ["data", "points"], "random:30"),
         ("a=b=c", ["a"], "b=c"),
@@ -241,6 +287,15 @@ def test_put_and_merge_leave_the_rest_alone():
     assert low == {"a": 1, "b": {"c": 2, "d": 3}}
 
 
+def test_another_kind_replaces_the_whole_section():
+    low = {"branch": {"kind": "network", "hidden": [5]}}
+    assert merge(low, {"branch": {"hidden": [6]}}) == {"branch": {"kind": "network", "hidden": [6]}}
+    assert merge(low, {"branch": {"kind": "kernel", "ridge": 1}}) == {"branch": {"kind": "kernel", "ridge": 1}}
+    assert merge(low, {"branch": "kernel"}) == {"branch": {"kind": "kernel"}}
+    unnamed = {"branch": {"hidden": [5]}}
+    assert merge(unnamed, {"branch": "network"}) == low
+
+
 # -- files
 
 
@@ -249,8 +304,20 @@ def test_put_and_merge_leave_the_rest_alone():
     "settings",
     [
         (),
-        ("trunk.rate=1e-5", "loss.p=1.5", "branch.encoder=legendre:8", "data.points=random:99"),
-        ("orthonormalise.method=svd", "orthonormalise.tolerance=1e-9", "branch.halve_every=7", "precision=single"),
+        (
+            "trunk.minimiser.first_rate=1e-5",
+            "trunk.p=1.5",
+            "inputs={kind='basis',basis='legendre',count=8}",
+            "data.points=random:99",
+            "coordinates.periods={'the angle'=6.283185307179586}",
+        ),
+        (
+            "orthonormalise={kind='svd',tolerance=1e-9}",
+            "trunk.minimiser.halve_every=7",
+            "precision=single",
+            "inputs={kind='per-input',encodings={a='raw',b={kind='principal',count=3}}}",
+            "output={fixed=['x-','t-'],value=2.5,channel_weights=[1,2]}",
+        ),
     ],
     ids=["preset", "some", "others"],
 )
@@ -258,88 +325,91 @@ def test_toml_round_trip(tmp_path: Path, problem: str, settings: tuple[str, ...]
     config = resolved(problem, *settings)
     (tmp_path / "config.toml").write_text(to_toml(config))
     assert load_config(tmp_path / "config.toml") == config
-    values = read_toml(tmp_path / "config.toml")
-    assert values["trunk"]["architecture"] == list(config.trunk.architecture)
-    assert math.isclose(values["trunk"]["rate"], config.trunk.rate, rel_tol=0)
+    values, method = read_toml(tmp_path / "config.toml")["method"], config.method
+    assert isinstance(method, TwoStep)
+    assert isinstance(method.trunk, JointTrunk)
+    assert isinstance(method.trunk.minimiser, Adam)
+    assert values["trunk"]["hidden"] == list(method.trunk.hidden or ())
+    assert values["trunk"]["minimiser"]["first_rate"] == method.trunk.minimiser.first_rate
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_file_of_a_run_can_be_run_again(tmp_path: Path, method: str):
-    config = resolved(
-        NAME, "trunk.architecture=[2, 6, 4]", "branch.architecture=[2, 6, 5]", methods=[method], iterations=7
-    )
+    config = resolved(NAME, "trunk.hidden=[6]", "trunk.width=4", methods=[method], iterations=7)
     (tmp_path / "config.toml").write_text(to_toml(config))
-    again = resolved(str(tmp_path / "config.toml"))
-    assert build_method(again, waves()) == build_method(config, waves())
-    assert (again.seed, again.data, again.preset) == (config.seed, config.data, config.preset)
+    assert resolved(str(tmp_path / "config.toml"), preset=None) == config
+
+
+def test_a_method_with_an_own_part_fits_no_file():
+    config = resolved()
+    assert isinstance(config.method, TwoStep)
+    with pytest.raises(SettingError, match="an object of your own"):
+        to_toml(dc.replace(config, method=dc.replace(config.method, branch=Sklearn(Ridge()))))
 
 
 # -- records
 
 
 def small(*settings: str, **options: Any) -> RunConfig:
-    return resolved(NAME, "trunk.architecture=[2, 6, 4]", "branch.architecture=[2, 6, 5]", *settings, **options)
+    return resolved(NAME, "trunk.hidden=[6]", "trunk.width=4", "branch.hidden=[6]", *settings, **options)
 
 
 def test_two_step_record():
     config = small(
-        "trunk.rate=0.1",
-        "trunk.halve_every=5",
-        "trunk.batch_samples=3",
-        "trunk.batch_points=4",
-        "branch.batch_samples=2",
-        "orthonormalise.method=svd",
-        "loss.p=4",
+        "trunk.minimiser.first_rate=0.1",
+        "trunk.minimiser.halve_every=5",
+        "trunk.batches={samples=3,points=4}",
+        "branch.batch=2",
+        "orthonormalise={kind='svd',unit_columns=true}",
+        "trunk.p=4",
         iterations=9,
     )
-    method = build_method(config, waves())
-    assert isinstance(method, TwoStep)
-    step1: Any = method.trunk
-    branch: Any = method.branch
-    assert (step1.minimiser, step1.iterations, step1.p, step1.batches) == (Adam(0.1, 5), 9, 4.0, Batches(3, 4))
-    assert step1.network.architecture == (2, 6, 4)
+    trunk, branch = two_step_of(config)
+    assert (trunk.minimiser, trunk.iterations, trunk.p, trunk.batches) == (Adam(0.1, 5), 9, 4.0, Batches(3, 4))
+    assert (trunk.hidden, trunk.width) == ((6,), 4)
     assert (branch.minimiser, branch.iterations, branch.batch) == (Adam(1e-3, None), 9, 2)
-    assert branch.network.hidden == (6,)
-    assert method.orthonormalise == SVD(None, unit_columns=True)
-    assert method.inputs == RawInputs()
+    assert branch.hidden == (6,)
+    assert isinstance(config.method, TwoStep)
+    assert config.method.orthonormalise == SVD(None, unit_columns=True)
+    assert config.method.inputs == RawInputs()
 
 
 def test_other_records():
-    without = build_method(small(methods=["two-step-without-qr"]), waves())
+    without = small(methods=["two-step-without-qr"]).method
     assert isinstance(without, TwoStep)
     assert without.orthonormalise is None
-    together = build_method(small("branch.train_transform=true", methods=["monolithic"]), waves())
+    together = small("train_transform=true", methods=["monolithic"]).method
     assert isinstance(together, Monolithic)
     assert (together.train_transform, together.branch.hidden, together.minimiser) == (True, (6,), Adam(1e-3))
-    tolerant = build_method(small("orthonormalise.tolerance=1e-3"), waves())
+    tolerant = small("orthonormalise.tolerance=1e-3").method
     assert isinstance(tolerant, TwoStep)
     assert tolerant.orthonormalise == QR(1e-3, unit_columns=True)
 
 
 @pytest.mark.parametrize(
     ("text", "encoding"),
-    [("none", RawInputs()), ("standardise", StandardisedInputs()), ("fourier:5", BasisInputs("fourier", 5))],
-)
-def test_encoders_by_name(text: str, encoding: object):
-    settings = ("branch.architecture=[5, 6, 5]",) if text == "fourier:5" else ()
-    assert build_method(small(f"branch.encoder={text}", *settings), waves()).inputs == encoding
-
-
-@pytest.mark.parametrize(
-    ("setting", "error", "words"),
     [
-        ("branch.encoder=magic", UnknownNameError, "no encoder 'magic'"),
-        ("branch.encoder=legendre", UnknownNameError, "no encoder 'legendre'"),
-        ("branch.architecture=[2, 6, 4]", DataError, "ends with 4.*N = 4 needs N \\+ 1 = 5"),
-        ("branch.architecture=[7, 6, 5]", DataError, "starts with 7.*2"),
-        ("trunk.architecture=[3, 6, 4]", DataError, "starts with 3, but points have 2"),
+        ("raw", RawInputs()),
+        ("standardise", StandardisedInputs()),
+        ("{kind='standardise',function='log'}", StandardisedInputs("log")),
+        ("{kind='basis',basis='fourier',count=5}", BasisInputs("fourier", 5)),
     ],
 )
-def test_what_does_not_fit_the_data(setting: str, error: type[TrunkfirstError], words: str):
-    with pytest.raises(error, match=words):
-        build_method(small(setting), waves())
+def test_encoders_by_name(text: str, encoding: object):
+    assert small(f"inputs={text}").method.inputs == encoding
 
 
 def test_make_config_names_what_is_missing():
     with pytest.raises(ValueRangeError, match="problem"):
         make_config({"seed": 1})
+    trunk = {"kind": "joint", "minimiser": {"first_rate": 0.1}}
+    with pytest.raises(SettingError, match=r"setting 'method.trunk.minimiser.kind' is missing"):
+        make_config({"problem": NAME, "method": {"trunk": trunk}})
+
+
+def test_a_section_without_a_kind_changes_the_default():
+    method = {"trunk": {"width": 7}, "branch": {"trial_iterations": 5}, "orthonormalise": {"tolerance": 0.1}}
+    found = make_config({"data": {"file": "x.npz"}, "method": method}).method
+    assert found == TwoStep(NetworkTrunk(width=7), AutoBranch(trial_iterations=5), QR(0.1))
+    without = make_config({"data": {"file": "x.npz"}, "method": {"orthonormalise": "none"}}).method
+    assert without == TwoStep(orthonormalise=None)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from helpers import make_network
 from own_problems import Call, antiderivative, fit_branch, known_trunk
-from trunkfirst.training import JointTrunk, TrunkSettings, TwoStep
+from trunkfirst.training import JointTrunk, TwoStep
 
 from trunkfirst.data import OperatorData, read_data, scattered_from_lists, write_data
 from trunkfirst.errors import DataError, UsageError
@@ -22,10 +22,14 @@ from trunkfirst.files import read_json, read_npz, verify_manifest, write_json, w
 from trunkfirst.minimisers import Adam
 from trunkfirst.networks import Operator, OutputMap, Trunk, fit_standardise, load, save
 from trunkfirst.problems import make_data
-from trunkfirst.regressors import LinearRidge
 from trunkfirst.report import write_report
-from trunkfirst.runs import gather_case, make_config, prepare, to_toml
-from trunkfirst.runs.diagnose import find_samples
+from trunkfirst.run_data import load_run_data
+from trunkfirst.runs import diagnose as diagnose_module
+from trunkfirst.runs.config import load_config, make_config
+from trunkfirst.runs.diagnose import gather_case
+from trunkfirst.settings import to_toml
+from trunkfirst.trunks import JointTrunk
+from trunkfirst.two_step import TwoStep
 
 
 def finer(points: int = 101, samples: int = 40) -> OperatorData:
@@ -42,8 +46,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     write_data(antiderivative(40), folder / "train.npz")
     config = make_config({"data": {"file": str(folder / "train.npz")}})
-    prepared = prepare(config)
-    method = TwoStep(JointTrunk(TrunkSettings((1, 40, 8), "tanh"), Adam(1e-3), 1), LinearRidge(ridge=1e-3))
+    prepared = load_run_data(config.data)
+    method = TwoStep(
+        JointTrunk(
+            hidden=(40,), width=8, activation="tanh", initialisation="he", minimiser=Adam(0.001), iterations=1
+        ),
+        Linear(ridge=0.001),
+        inputs=RawInputs(),
+        coordinates=Coordinates(rescale=False),
+        weights="none",
+    )
     operator = fit_branch(prepared.all_but_test, method, known_trunk(functions=8), key=0).operator
     save(operator, folder / "run" / "model")
     write_text(folder / "run" / "config.toml", to_toml(config))
@@ -185,7 +197,7 @@ def test_the_report_has_a_section(call: Call, run: Path):
 def test_a_file_with_the_test_samples_alone(run: Path, tmp_path: Path):
     """In another order; there is no training sample at its points, and so no chain."""
     case = gather_case(run)
-    rows = find_samples(finer(), case.at_sensors)[::-1]
+    rows = load_run_data(load_config(run / "config.toml").data).split.test[::-1]
     write_data(finer().take(rows), tmp_path / "some.npz")
     found = gather_case(run, data=tmp_path / "some.npz")
     assert found.nearest is None
@@ -195,7 +207,7 @@ def test_a_file_with_the_test_samples_alone(run: Path, tmp_path: Path):
 
 
 def test_many_test_samples_are_thinned(run: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("trunkfirst.runs.diagnose._MAX_FLOATS", 50)
+    monkeypatch.setattr(diagnose_module, "_MOST_NUMBERS", 50)
     case = gather_case(run)
     assert (case.test.samples, case.all_tests) == (2, 4)
 

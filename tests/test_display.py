@@ -26,7 +26,7 @@ def test_a_line_says_what_matters_most(name):
     result = fitted(name)
     line = repr(result)
     assert len(line) < 200
-    assert line.startswith("FitResult(status: finished, trunk loss: ")
+    assert line.startswith("Trained(status: finished, trunk loss: ")
     assert f"{result.diagnostics['trunk']['loss']:.2e}" in line
     assert ("trained with the trunk" in line) == (name == "monolithic")
 
@@ -45,7 +45,7 @@ def test_a_table_escapes_what_it_is_given():
     result = fitted("two-step")
     branch = {**result.diagnostics["branch"], "kind": "<b>"}
     odd = dc.replace(result, diagnostics={**result.diagnostics, "branch": branch})
-    assert "<td>&lt;b&gt;, loss" in odd._repr_html_()
+    assert ">&lt;b&gt;, loss" in odd._repr_html_()
 
 
 @pytest.mark.usefixtures("_headless")

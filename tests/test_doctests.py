@@ -1,4 +1,4 @@
-"""The examples in the descriptions of functions and classes say what really comes out."""
+"""The examples in docstrings run and print what they say."""
 
 import doctest
 import importlib

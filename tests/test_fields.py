@@ -10,9 +10,8 @@ from trunkfirst.data import OperatorData, ScatteredData, scattered_from_lists
 from trunkfirst.encode import make_fields
 from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.fields import Fields
-from trunkfirst.output_map import Boundary, Output, OutputMap
+from trunkfirst.outputs import Boundary, Output, OutputMap, channel_weights
 from trunkfirst.scattered import ScatteredFields
-from trunkfirst.weights import channel_weights
 
 RNG = np.random.default_rng(0)
 

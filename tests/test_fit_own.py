@@ -10,25 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import read_file
-from own_problems import NARROW, OPTIONS, SETTINGS, Call, antiderivative, shared_data
+from own_problems import OPTIONS, SETTINGS, Call, antiderivative, shared_data
 
-from trunkfirst import runs
+from trunkfirst import runs, sizing
 from trunkfirst.data import AnyData, InputFunction, ScatteredData, write_data
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.files import read_json, verify_manifest
+from trunkfirst.method import AbstractMethod
+from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks import load
-from trunkfirst.problems.generate import _read
 from trunkfirst.progress import Silent
-from trunkfirst.runs import _minutes as budget
-from trunkfirst.runs.more_samples import _is_still_good
-from trunkfirst.runs.run import Outcome
+from trunkfirst.regressors import AutoBranch, NetworkBranch
+from trunkfirst.run_data import read_samples
+from trunkfirst.runs.config import RunConfig, make_config, nested
+from trunkfirst.runs.more_samples import is_still_good, joined
+from trunkfirst.runs.run import run
+from trunkfirst.sizing import with_sizes, within_minutes
+from trunkfirst.two_step import TwoStep
 
 pytestmark = pytest.mark.usefixtures("no_report")
-
-
-def given(place: Path, **more: Any) -> dict[str, Any]:
-    """Settings as the Python face takes them."""
-    return {**SETTINGS, "data": {"file": str(place / "train.npz"), **more}}
 
 
 def model(folder: Path) -> bytes:
@@ -49,8 +49,8 @@ def test_a_fit_leaves_everything_in_its_folder(place: Path):
 
 
 def test_the_same_settings_in_python_give_the_same_operator(place: Path, tmp_path: Path):
-    outcome = fit_own(given(place), tmp_path / "a")
-    assert isinstance(outcome, Outcome)
+    outer = {"data": {"file": str(place / "train.npz")}, "intervals": True}
+    outcome = run(make_config(nested({**SETTINGS, **outer})), tmp_path / "a")
     assert model(tmp_path / "a") == model(place / "run")
     assert outcome.metrics["test"] == read_json(place / "run" / "metrics.json")["test"]
 
@@ -71,25 +71,24 @@ def test_options_are_stronger_than_the_file_and_the_file_than_defaults(
     """Also the share of test samples, which has a default on the command line."""
     text = (place / "run" / "config.toml").read_text().replace("test_share = 0.1", "test_share = 0.0")
     (tmp_path / "mine.toml").write_text(text)
-    seen: list[Any] = []
+    seen: list[RunConfig] = []
 
-    def stop(given: dict[str, Any], *_: Any, **__: Any) -> None:
-        seen.append(given)
+    def stop(config: RunConfig, *_: Any, **__: Any) -> None:
+        seen.append(config)
         raise UsageError("that will do")
 
-    monkeypatch.setattr(runs, "fit_own", stop)
-    options = ("--seed", "7", "--set", "seed=9", "--set", "output.intervals=false")
+    monkeypatch.setattr(runs, "run", stop)
+    options = ("--seed", "7", "--set", "seed=9", "--set", "intervals=false")
     for more in ((), options, ("--test-share", "0.2")):
         assert call("fit", "--config", tmp_path / "mine.toml", *more)[0] == 2
-    assert [given["data"]["test_share"] for given in seen] == [0.0, 0.0, 0.2]
-    assert [given["seed"] for given in seen] == [0, 9, 0]
-    assert [given["output"]["intervals"] for given in seen] == [True, False, True]
+    assert [config.data.test_share for config in seen] == [0.0, 0.0, 0.2]
+    assert [config.seed for config in seen] == [0, 9, 0]
+    assert [config.intervals for config in seen] == [True, False, True]
 
 
 def test_fewer_samples_than_the_file_has(place: Path):
-    assert _read(given(place, samples=30)).samples == 30
-    assert _read(given(place, samples=300)).samples == 40
-    assert own_config(given(place, samples=30), antiderivative(40), minutes=1).data.samples == 30
+    assert read_samples(place / "train.npz", None, 30).samples == 30
+    assert read_samples(place / "train.npz", None, 300).samples == 40
 
 
 # -- more samples
@@ -97,7 +96,7 @@ def test_fewer_samples_than_the_file_has(place: Path):
 
 def test_more_samples_keep_a_trunk_that_still_serves(call: Call, place: Path, tmp_path: Path):
     arguments = ("fit", "--data", place / "new.npz", "--from", place / "run", "--out", tmp_path / "a")
-    code, _, err = call(*arguments, "--set", "output.intervals=false")
+    code, _, err = call(*arguments, "--set", "intervals=false")
     assert code == 0
     assert "it is kept; only the branch is trained" in " ".join(err.split())
     metrics = read_json(tmp_path / "a" / "metrics.json")
@@ -111,7 +110,7 @@ def test_more_samples_keep_a_trunk_that_still_serves(call: Call, place: Path, tm
     # Its configuration names the new file alone, so that its test samples cannot be found again.
     code, _, err = call("evaluate", tmp_path / "a")
     assert (code, err.count("\n")) == (2, 1)
-    assert "--from adds earlier ones" in err
+    assert "earlier samples too (--from)" in err
     assert call("evaluate", tmp_path / "a", "--data", place / "new.npz", "--quiet")[0] == 0
 
 
@@ -132,7 +131,7 @@ def test_a_trunk_is_judged_by_what_it_can_represent(place: Path, tmp_path: Path,
         folder = tmp_path
     reporter, operator = Talkative(), load(place / "run")
     new = antiderivative(20, modes=modes, seed=3)
-    is_good = _is_still_good(operator, antiderivative(40), new, folder, reporter)
+    is_good = is_still_good(operator, antiderivative(40), new, folder, reporter)
     assert is_good == (modes == 5)
     assert ("kept" if is_good else "trained anew") in reporter.said[0]
 
@@ -144,15 +143,15 @@ def scattered(samples: int, most: int, **more: Any) -> ScatteredData:
     )
 
 
-def test_scattered_samples_of_different_lengths_are_joined():
-    joined = _joined(scattered(3, 4), scattered(2, 6))
-    assert isinstance(joined, ScatteredData)
-    assert joined.counts.tolist() == [4, 4, 4, 6, 6]
+def test_scattered_samples_of_different_lengths_arejoined():
+    together = joined(scattered(3, 4), scattered(2, 6))
+    assert isinstance(together, ScatteredData)
+    assert together.counts.tolist() == [4, 4, 4, 6, 6]
     weights = {"point_weights": np.ones((3, 4)), "sample_weights": np.arange(1.0, 4.0)}
     others = {"point_weights": np.ones((2, 6)), "sample_weights": np.arange(4.0, 6.0)}
-    joined = _joined(scattered(3, 4, **weights), scattered(2, 6, **others))
-    assert joined.sample_weights is not None
-    assert joined.sample_weights.tolist() == [1, 2, 3, 4, 5]
+    together = joined(scattered(3, 4, **weights), scattered(2, 6, **others))
+    assert together.sample_weights is not None
+    assert together.sample_weights.tolist() == [1, 2, 3, 4, 5]
 
 
 TRAIN = antiderivative(4)
@@ -176,22 +175,30 @@ CANNOT_JOIN: dict[str, tuple[AnyData, str]] = {
 def test_samples_that_do_not_go_together(name: str):
     new, words = CANNOT_JOIN[name]
     with pytest.raises(DataError, match=words):
-        _joined(TRAIN, new)
+        joined(TRAIN, new)
 
 
 # -- minutes become iterations
 
 
+def timed(method: AbstractMethod, samples: int = 40, *, minutes: float = 5) -> TwoStep:
+    data = antiderivative(samples)
+    found = within_minutes(with_sizes(method, data), data, minutes)
+    assert isinstance(found, TwoStep)
+    return found
+
+
 @pytest.mark.parametrize(("minutes", "seconds", "count"), [(5, 0.05, 1600), (1, 0.1, 200), (100, 1e-3, 6000)])
 def test_time_is_turned_into_iterations(
-    monkeypatch: pytest.MonkeyPatch, place: Path, minutes: float, seconds: float, count: int
+    monkeypatch: pytest.MonkeyPatch, minutes: float, seconds: float, count: int
 ):
-    """Four tenths of the time, at so many seconds an iteration, half as much again for the starts; 200 to 6000."""
-    monkeypatch.setattr(budget, "_seconds_an_iteration", lambda *_: seconds)
-    settings = {**given(place), "trunk": NARROW}
-    assert own_config(settings, antiderivative(40), minutes=minutes).trunk.iterations == count
-    by_hand = own_config(given(place), antiderivative(40), minutes=minutes)
-    assert by_hand.trunk.iterations == 60
+    """Four tenths of the time, at that many seconds an iteration, half as much again for starts; 200 to 6000."""
+    monkeypatch.setattr(sizing, "_seconds_per_iteration", lambda *_: seconds)
+    monkeypatch.setattr(sizing, "_seconds_of_branch", lambda *_: 1e-4)
+    trunk = NetworkTrunk((20,), 8, starts=1)
+    assert timed(TwoStep(trunk), minutes=minutes).trunk == dc.replace(trunk, iterations=count)
+    by_hand = dc.replace(trunk, iterations=60)
+    assert timed(TwoStep(by_hand), minutes=minutes).trunk == by_hand
 
 
 @pytest.mark.parametrize(
@@ -199,28 +206,26 @@ def test_time_is_turned_into_iterations(
     [(40, 1e-4, 80, 400), (40, 0.05, 20, 150), (600, 0.05, 80, 150), (600, 0.5, 20, 50)],
 )
 def test_choosing_is_bounded_too(
-    monkeypatch: pytest.MonkeyPatch, place: Path, samples: int, seconds: float, trial: int, whole: int
+    monkeypatch: pytest.MonkeyPatch, samples: int, seconds: float, trial: int, whole: int
 ):
     """Five minutes: 45 s for some ten trials in each of the five folds, and 45 s for six fits of the branch."""
-    monkeypatch.setattr(budget, "_seconds_an_iteration", lambda *_: 0.01)
-    monkeypatch.setattr(budget, "_seconds_of_branch", lambda *_: seconds)
-    settings: dict[str, Any] = {"data": {"file": str(place / "train.npz")}, "trunk": NARROW}
-    branch = own_config(settings, antiderivative(samples), minutes=5).branch
-    assert (branch.trial_iterations, branch.iterations) == (trial, whole)
-    by_hand = own_config({**settings, "branch": {"iterations": 77}}, antiderivative(samples), minutes=5).branch
-    assert by_hand.iterations == 77
+    monkeypatch.setattr(sizing, "_seconds_per_iteration", lambda *_: 0.01)
+    monkeypatch.setattr(sizing, "_seconds_of_branch", lambda *_: seconds)
+    trunk = NetworkTrunk((20,), 8, starts=1)
+    assert timed(TwoStep(trunk), samples).branch == AutoBranch(NetworkBranch(iterations=whole), trial)
+    by_hand = NetworkBranch(iterations=77)
+    assert timed(TwoStep(trunk, by_hand), samples).branch == by_hand
 
 
 def test_a_branch_iteration_is_measured():
-    config = own_config({"data": {"file": "x.npz"}, "trunk": {"iterations": 5}}, antiderivative(40), minutes=1)
-    assert 0 < budget._seconds_of_branch(config.branch, antiderivative(40)) < 60
+    assert 0 < sizing._seconds_of_branch(AutoBranch(), 9, antiderivative(40)) < 60
 
 
 def test_minutes_are_written_down_as_iterations(call: Call, place: Path, tmp_path: Path):
     options = [option for option in OPTIONS if "iterations" not in option]
     arguments = ("--data", place / "train.npz", "--out", tmp_path / "a", "--minutes", "0.1", *options, "--quiet")
-    assert call("fit", *arguments, "--set", "output.intervals=false")[0] == 0
-    count = tomllib.loads((tmp_path / "a" / "config.toml").read_text())["trunk"]["iterations"]
+    assert call("fit", *arguments, "--set", "intervals=false")[0] == 0
+    count = tomllib.loads((tmp_path / "a" / "config.toml").read_text())["method"]["trunk"]["iterations"]
     assert 200 <= count <= 6000
     assert count == int(f"{count:.1e}".split("e")[0].replace(".", "")) * 10 ** (len(str(count)) - 2)  # two digits
     assert read_json(tmp_path / "a" / "metrics.json")["trunk"]["iterations"] <= count
@@ -243,8 +248,9 @@ def test_antiderivatives(call: Call, tmp_path: Path, make: Callable[[], tuple[An
     for name, data in zip(("train", "test"), make(), strict=True):
         write_data(data, tmp_path / f"{name}.npz")
     options = [option for option in OPTIONS if not option.startswith("--set=trunk")]
-    trunk = ["--set", "trunk.architecture=[1, 30, 16]", "--set", "trunk.iterations=300", "--set", "trunk.starts=1"]
-    known = ["--set", "output.intervals=false", "--test-share", "0", "--quiet"]
+    sizes = ("hidden=[30]", "width=16", "iterations=300", "starts=1")
+    trunk = [f"--set=trunk.{size}" for size in sizes]
+    known = ["--set", "intervals=false", "--test-share", "0", "--quiet"]
     arguments = ("--data", tmp_path / "train.npz", "--out", tmp_path / "run", *options, *trunk, *known)
     assert call("fit", *arguments) == (0, "", "")
     code, out, _ = call("evaluate", tmp_path / "run", "--data", tmp_path / "test.npz", "--json")

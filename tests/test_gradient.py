@@ -12,7 +12,7 @@ from helpers import make_network, make_operator
 from trunkfirst.encoders import Identity
 from trunkfirst.errors import DataError
 from trunkfirst.networks import Operator, PredictOnlyBranch, Trunk, operator as operator_module
-from trunkfirst.output_map import Boundary, OutputMap
+from trunkfirst.outputs import Boundary, OutputMap
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.uniform(-1, 1, (5, 2))

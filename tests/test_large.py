@@ -13,8 +13,8 @@ import pytest
 from helpers import waves
 from own_problems import DOUBLE, known_step1
 from test_sharded_data import in_blocks
-from trunkfirst.training import _projected_trunk as projected_trunk, _stream as stream
 
+from trunkfirst import fields as fields_module, stream
 from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData, ShardedData, write_shards
 from trunkfirst.encode import encode
@@ -25,8 +25,8 @@ from trunkfirst.fitting import fit_method
 from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser, blocked_qr, leverage_sample
 from trunkfirst.minimisers import solve_ridge, solve_ridge_in_blocks
 from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
-from trunkfirst.output_map import Output
-from trunkfirst.regressors import _stored_rows as stored_rows
+from trunkfirst.outputs import Output
+from trunkfirst.regressors import base
 from trunkfirst.regressors.network import NetworkBranch
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.trunks import reuse_trunk
@@ -72,10 +72,11 @@ def shards_of(data: OperatorData, folder: Path, size: int = 7) -> ShardedData:
 def test_loss_and_gradient_of_the_trunk_are_those_in_memory(case: str, tmp_path: Path):
     data, method = CASES[case]
     with jax.enable_x64(True):
-        both = [encode(each, method, DOUBLE) for each in (data, shards_of(data, tmp_path / "a"))]
+        both = [method.encode(each) for each in (data, shards_of(data, tmp_path / "a"))]
         assert both[0].rows == both[1].rows
-        start = TRUNK.start(dtype=DOUBLE, key=jr.key(0))
-        found = [trunk_problems(ready.fields, DOUBLE)(1e-3).value_and_grad(start, key=jr.key(0)) for ready in both]
+        start = TRUNK.start(both[0].fields, dtype=DOUBLE, key=jr.key(0))
+        problems = [ready.fields.problem(DOUBLE, floats_per_point=16)(1e-3) for ready in both]
+        found = [problem.value_and_grad(start, key=jr.key(0)) for problem in problems]
     assert float(found[1][0]) == pytest.approx(float(found[0][0]), rel=1e-10)
     sizes = [jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient)]) for _, gradient in found]
     assert np.linalg.norm(sizes[1] - sizes[0]) <= 1e-10 * np.linalg.norm(sizes[0])
@@ -119,8 +120,8 @@ def test_a_fit_from_shards_is_as_good_as_one_in_memory(tmp_path: Path):
 
 def test_the_last_layer_sees_all_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Fitted to 25 of 60 samples, the branch has the last layer that NumPy finds for all."""
-    monkeypatch.setattr(stored_rows, "_MOST_ROWS", 25)
-    monkeypatch.setattr(stored_rows, "_BLOCK", 16)
+    monkeypatch.setattr(base, "_MAX_ROWS", 25)
+    monkeypatch.setattr(base, "_BLOCK", 16)
     data = waves(60)
     shards = shards_of(data, tmp_path / "a")
     step1 = known_step1(shards, METHOD)
@@ -228,7 +229,7 @@ def test_a_trunk_from_some_points_serves_at_all(monkeypatch: pytest.MonkeyPatch)
     trunk = dc.replace(TRUNK, iterations=40)
     method = dc.replace(METHOD, trunk=trunk, branch=Linear())
     losses = [fit_method(data, method, key=0).diagnostics["trunk"]["loss"]]
-    monkeypatch.setattr(projected_trunk, "_MOST_NUMBERS", 300 * 16)
+    monkeypatch.setattr(fields_module, "_MAX_NUMBERS", 300 * 16)
     with jax.enable_x64(True):
         fields = encode(data, method, DOUBLE).fields
         problem: Any = fields.problem(DOUBLE, floats_per_point=16)(1e-3)
@@ -276,8 +277,8 @@ def test_many_points_in_blocks_give_the_same_operator(tmp_path: Path, request: p
     for name in ("a", "b"):
         shards = shards_of(data, tmp_path / name)
         with jax.enable_x64(True):
-            trunk = TRUNK.network.make(dtype=DOUBLE, key=jr.key(0))
-            step1 = reuse_trunk(trunk, encode(shards, method, DOUBLE).fields)
+            fields = method.encode(shards).fields
+            step1 = reuse_trunk(TRUNK.make(fields, dtype=DOUBLE, key=jr.key(0)), fields)
         results.append(fit_method(shards, method, key=0, trunk_result=step1))
         request.getfixturevalue("small_blocks")
     first, second = (result.diagnostics["trunk"] for result in results)

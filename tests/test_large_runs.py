@@ -12,13 +12,13 @@ from own_problems import Call, antiderivative
 from test_large import shards_of
 from test_resume import Crash, Work, assert_same, config_of, work
 from test_sharded_data import spoil
-from trunkfirst.training import _stream as stream
 
+from trunkfirst import memory, stream
 from trunkfirst.data import write_data
 from trunkfirst.errors import CorruptFileError, DataError, MemoryNeedError, UsageError
 from trunkfirst.files import read_json
 from trunkfirst.linear import RowFactor
-from trunkfirst.runs import _needs
+from trunkfirst.run_data import load_run_data
 from trunkfirst.runs.resume import resume
 from trunkfirst.runs.run import run
 
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_interrupted_run_is_resumed(folder: Path, tmp_path: Path, work: Work, small: None):
-    config = config_of(folder, trunk={"starts": 1}, loss={"weights": "relative"})
+    config = config_of(folder, trunk={"starts": 1})
     outcome = run(config, tmp_path / "whole")
     assert outcome.metrics["samples"] == {"train": 76, "validation": 7, "test": 7}
     assert outcome.metrics["test"]["mean_relative_l2"] < 0.5
@@ -55,7 +55,6 @@ def test_an_interrupted_pass_is_resumed(folder: Path, tmp_path: Path, small: Non
     options = {
         "trunk": {"starts": 1, "iterations": 5},
         "branch": {"kind": "linear"},
-        "loss": {"weights": "relative"},
     }
     config = config_of(folder, checkpoint_seconds=1e-9, **options)
     run(config, tmp_path / "whole")
@@ -93,7 +92,7 @@ def test_other_shards_are_not_taken_for_those_of_the_run(tmp_path: Path, work: W
 
 def test_a_folder_that_fits_is_read(folder: Path, tmp_path: Path):
     write_data(antiderivative(90), tmp_path / "a.npz")
-    both = [prepare(config_of(path)) for path in (folder, tmp_path / "a.npz")]
+    both = [load_run_data(config_of(path).data) for path in (folder, tmp_path / "a.npz")]
     assert both[0].whole is None
     assert np.array_equal(both[0].data.outputs, both[1].data.outputs)
     assert np.array_equal(both[0].split.test, both[1].split.test)
@@ -101,8 +100,9 @@ def test_a_folder_that_fits_is_read(folder: Path, tmp_path: Path):
 
 @pytest.mark.usefixtures("no_report")
 def test_commands(folder: Path, tmp_path: Path, small: None, call: Call, monkeypatch: pytest.MonkeyPatch):
-    options = ["--set=trunk.architecture=[1, 8, 6]", "--set=trunk.iterations=30", "--set=trunk.starts=1"]
-    options += ["--set=branch.kind=linear", "--set=branch.encoder=standardise", "--set=loss.weights=relative"]
+    options = ["--set=trunk.hidden=[8]", "--set=trunk.width=6", "--set=trunk.iterations=30"]
+    options += ["--set=trunk.starts=1", "--set=branch=linear", "--set=inputs=standardise"]
+    options += ["--set=weights=relative"]
     code, out, err = call("fit", "--data", folder, "--out", tmp_path / "a", *options)
     assert (code, err.count("30 of them")) == (0, 1), err
     metrics = read_json(tmp_path / "a" / "metrics.json")
@@ -113,7 +113,7 @@ def test_commands(folder: Path, tmp_path: Path, small: None, call: Call, monkeyp
     code, _, err = call("fit", "--data", folder, "--from", tmp_path / "a", "--out", tmp_path / "b", *options)
     assert (code, "anew" in err) == (UsageError.exit_code, True)
     write_data(antiderivative(40), tmp_path / "c.npz")
-    monkeypatch.setattr(_needs, "free_memory", lambda: 1000)
+    monkeypatch.setattr(memory, "free_memory", lambda: 1000)
     code, _, err = call("fit", "--data", tmp_path / "c.npz", "--out", tmp_path / "c", *options)
     assert (code, "trunkfirst data convert" in err) == (MemoryNeedError.exit_code, True)
 
@@ -128,15 +128,14 @@ import dataclasses as dc
 import jax
 from test_large import METHOD, TRUNK
 from trunkfirst.data import OperatorData, write_shards
-from trunkfirst.regressors.ridge import Linear
-from trunkfirst.regressors import _stored_rows
-from trunkfirst.training import _stream
+from trunkfirst import stream
 from trunkfirst.fitting import fit_method
+from trunkfirst.regressors import Linear, base
 
 jax.config.update("jax_disable_most_optimizations", True)
-METHOD = dc.replace(METHOD, trunk=dc.replace(TRUNK, iterations=2), branch=LinearRidge())
-_stream._MOST_SAMPLES = 500
-_stored_rows._MOST_ROWS, _stored_rows._BLOCK = 500, 1000
+METHOD = dc.replace(METHOD, trunk=dc.replace(TRUNK, iterations=2), branch=Linear())
+stream._MOST_SAMPLES = 500
+base._MAX_ROWS, base._BLOCK = 500, 1000
 rng = np.random.default_rng(0)
 points = rng.uniform(-1, 1, (500, 2))
 
@@ -147,7 +146,7 @@ def make(seed):
 peaks = []
 for count in (4, 60):
     data = write_shards(map(make, range(count)), f"{sys.argv[1]}/{count}")
-    fit(data, METHOD, key=0)
+    fit_method(data, METHOD, key=0)
     peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 print(*peaks)
 """

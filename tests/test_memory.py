@@ -122,8 +122,8 @@ def test_a_memory_is_written_and_read(tmp_path: Path, has_intervals: bool):
     assert np.array_equal(back.points, data.points)
     assert list(back.sensors) == ["f"]
     assert np.array_equal(back.sensors["f"], LINE)
-    assert back.familiarity is not None
-    assert not back.familiarity.is_outlier(data.flat_inputs).any()
+    assert back.novelty is not None
+    assert not back.novelty.is_outlier(data.flat_inputs).any()
     assert (back.intervals is not None) == has_intervals
     if back.intervals is not None:
         assert np.array_equal(back.intervals.pointwise, np.ones((1, 6)))

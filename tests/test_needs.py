@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from own_problems import Call
 
+from trunkfirst import memory as needs
 from trunkfirst.errors import MemoryNeedError
-from trunkfirst.runs import _needs
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Free memory in GiB, as one wants it."""
 
     def is_free(gigabytes: float) -> None:
-        monkeypatch.setattr(_needs, "free_memory", lambda: int(gigabytes * 2**30))
+        monkeypatch.setattr(needs, "free_memory", lambda: int(gigabytes * 2**30))
 
     monkeypatch.setenv("TRUNKFIRST_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -23,7 +23,7 @@ def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 def test_what_fits_is_not_refused(memory):
     memory(8)
-    _needs.check_memory(100_000, 541)
+    needs.check_memory(100_000, 541)
 
 
 def test_the_advice_fits(memory):
@@ -31,17 +31,17 @@ def test_the_advice_fits(memory):
     with pytest.raises(
         MemoryNeedError, match=r"100,000 samples of 541 numbers need .* GiB .*; data.samples=\d+"
     ) as info:
-        _needs.check_memory(100_000, 541)
+        needs.check_memory(100_000, 541)
     fits = int(str(info.value).split("data.samples=")[1].split()[0])
-    _needs.check_memory(fits, 541)
+    needs.check_memory(fits, 541)
     with pytest.raises(MemoryNeedError):
-        _needs.check_memory(int(1.01 * fits) + 1, 541)
+        needs.check_memory(int(1.01 * fits) + 1, 541)
 
 
 def test_a_machine_that_is_too_small(memory):
     memory(0.1)
     with pytest.raises(MemoryNeedError, match="another machine"):
-        _needs.check_memory(100, 541)
+        needs.check_memory(100, 541)
 
 
 def test_before_data_are_made(memory, call: Call, tmp_path: Path):
@@ -54,15 +54,15 @@ def test_before_data_are_made(memory, call: Call, tmp_path: Path):
 
 
 def test_free_memory_of_this_machine():
-    free = _needs.free_memory()
+    free = needs.free_memory()
     assert free is None or 2**24 < free < 2**50
 
 
 def test_a_container_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "memory.max").write_text("3000000\n")
     (tmp_path / "memory.current").write_text("1000000\n")
-    monkeypatch.setattr(_needs, "_GROUPS", tmp_path)
+    monkeypatch.setattr(needs, "_GROUPS", tmp_path)
     if Path("/proc/meminfo").exists():
-        assert _needs.free_memory() == 2_000_000
+        assert needs.free_memory() == 2_000_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert (_needs.free_memory() or 2**30) > 2_000_000
+    assert (needs.free_memory() or 2**30) > 2_000_000

@@ -149,7 +149,7 @@ def test_representations_name_what_there_is():
     operator = with_domain(coordinate_names=("x", "<y>"), channel_names=("u",))
     for words in ("f, g (3 sensors)", "u at (x, <y>)", "Perceptron (45 parameters)", "rank 3", "float64"):
         assert words in repr(operator)
-    assert "<td>u at (x, &lt;y&gt;)</td>" in operator._repr_html_()
+    assert ">u at (x, &lt;y&gt;)</td>" in operator._repr_html_()
     assert "1 at (2 coordinates)" in repr(standardised())
 
 

@@ -20,7 +20,7 @@ from trunkfirst.fields import Searched
 from trunkfirst.minimisers import SeparableProblem
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks import Trunk
-from trunkfirst.output_map import Boundary, Output, OutputMap
+from trunkfirst.outputs import Boundary, Output, OutputMap
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.two_step import TwoStep
 

@@ -25,11 +25,12 @@ from trunkfirst.losses import BilinearProblem, make_loss
 from trunkfirst.minimisers import LBFGS, SeparableProblem
 from trunkfirst.monolithic import MonolithicProjected
 from trunkfirst.network_trunk import NetworkTrunk
+from trunkfirst.outputs import relative_weights
+from trunkfirst.regressors import InputLayout
 from trunkfirst.regressors.network import BranchNetwork, JointBranch, NetworkBranch, _sample_rows
 from trunkfirst.trials import Candidate, aligned_trial, measure
 from trunkfirst.trunks import JointTrunk, TrunkNetwork
 from trunkfirst.two_step import TwoStep
-from trunkfirst.weights import relative_weights
 
 TRUNK = {"hidden": (12,), "width": 12, "activation": "tanh", "initialisation": "xavier"}
 
@@ -164,8 +165,10 @@ def test_monolithic_projected_value_is_that_of_the_kronecker_solve():
         from trunkfirst.fields import hidden_layers
         from trunkfirst.losses import HiddenPair
 
-        trunk = method.trunk.make(dtype=np.dtype(np.float64), key=jr.key(0)).network
-        branch = method.branch.make(inputs.shape[1], 5, dtype=np.dtype(np.float64), key=jr.key(1))
+        trunk = method.trunk.make(as_fields(data), dtype=np.dtype(np.float64), key=jr.key(0)).network
+        branch = method.branch.make(
+            inputs.shape[1], 5, InputLayout((2,)), dtype=np.dtype(np.float64), key=jr.key(1)
+        )
         pair = HiddenPair(hidden_layers(trunk), hidden_layers(branch))
         B, T = (np.asarray(part) for part in problem.features(pair))
         M = np.asarray(problem.matrix(pair))

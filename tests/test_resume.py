@@ -22,23 +22,39 @@ from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
 from trunkfirst.minimisers import loop
 from trunkfirst.regressors.active_neurons import ActiveNeurons
 from trunkfirst.runs.compare import compare
-from trunkfirst.runs.config import RunConfig, make_config
+from trunkfirst.runs.config import RunConfig, make_config, nested
+from trunkfirst.runs.more_samples import fit_more
 from trunkfirst.runs.resume import resume
 from trunkfirst.runs.run import run
+from trunkfirst.settings import merge
 
 INTERVAL = 30  # iterations between checkpoints; the package itself uses the clock
 MOST_AGAIN = INTERVAL + 10  # a compiled part has up to 10
 MODEL = "model/model.safetensors"
 TANH = {"activation": "tanh", "initialisation": "xavier"}
+NETWORK = {"hidden": [8], "iterations": 25, "skip": False, "decay": 0.0, **TANH}
 SMALL: dict[str, Any] = {
-    "trunk": {"architecture": [1, 8, 6], "iterations": 80, "starts": 3, **TANH},
-    "branch": {"kind": "network", "encoder": "standardise", "architecture": [24, 8, 7], "iterations": 25, **TANH},
+    "trunk": {"hidden": [8], "width": 6, "iterations": 80, "starts": 3},
+    "branch": {"kind": "network", **NETWORK},
+    "inputs": "standardise",
+    "coordinates": {"rescale": False},
+    "weights": "relative",
 }
 VARIANTS: dict[str, dict[str, Any]] = {
-    "two-step": {"branch": {"encoder": "auto"}},
-    "everything chosen": {"branch": {"encoder": "auto", "kind": "auto"}, "loss": {"weights": "auto"}},
-    "intervals": {"output": {"intervals": True}},
-    "monolithic": {"method": "monolithic", "trunk": {"minimiser": "adam", "batch_samples": 8}},
+    "two-step": {"inputs": "auto"},
+    "everything chosen": {"inputs": "auto", "branch": {"kind": "auto", "network": NETWORK}, "weights": "auto"},
+    "intervals": {"intervals": True},
+    "monolithic": {
+        "method": {
+            "kind": "monolithic",
+            "trunk": {"hidden": [8], "width": 6},
+            "branch": {"hidden": [8], **TANH},
+            "inputs": "standardise",
+            "weights": "relative",
+            "iterations": 80,
+            "batches": {"samples": 8},
+        }
+    },
 }
 
 
@@ -133,10 +149,7 @@ def interrupted_once(file: Path, whole: tuple[Path, int], tmp_path_factory: pyte
 
 
 def config_of(file: Path, **more: Any) -> RunConfig:
-    values: dict[str, Any] = {"data": {"file": str(file)}, **SMALL}
-    for name, value in more.items():
-        values[name] = {**values.get(name, {}), **value} if isinstance(value, dict) else value
-    return make_config(values)
+    return make_config(merge(nested({"data": {"file": str(file)}, **SMALL}), nested(more)))
 
 
 def without_seconds(value: Any) -> Any:
@@ -182,8 +195,8 @@ def test_a_run_interrupted_anywhere_ends_with_the_same_bits(
 
 
 def test_active_neurons_are_resumed(file: Path, tmp_path: Path, work: Work):
-    branch = {"kind": "active-neurons", "encoder": "principal:2", "activation": "relu", "iterations": 30}
-    config = config_of(file, branch=branch)
+    branch = {"kind": "active-neurons", "width": 8, "iterations": 30}
+    config = config_of(file, branch=branch, inputs={"kind": "principal", "count": 2})
     run(config, tmp_path / "whole")
     whole = work.done
     work.begin(whole - 12)
@@ -229,13 +242,13 @@ def test_a_comparison_is_resumed(file: Path, tmp_path: Path, work: Work):
 def test_adding_samples_is_resumed(keeps: bool, file: Path, tmp_path: Path, work: Work):
     write_data(antiderivative(20, seed=1, modes=5 if keeps else 11), tmp_path / "new.npz")
     run(config_of(file, trunk={"iterations": 200}), tmp_path / "first")
-    given = {"data": {"file": str(tmp_path / "new.npz")}, "output": {"intervals": False}, **SMALL}
+    given = nested({"data": {"file": str(tmp_path / "new.npz")}, **SMALL})
     work.done = 0
-    fit_own(given, tmp_path / "whole", earlier=tmp_path / "first")
+    fit_more(given, tmp_path / "whole", tmp_path / "first")
     whole = work.done
     work.begin(whole // 2)
     with pytest.raises(Crash):
-        fit_own(given, tmp_path / "a", earlier=tmp_path / "first")
+        fit_more(given, tmp_path / "a", tmp_path / "first")
     resume(tmp_path / "a")
     assert work.done <= whole + MOST_AGAIN
     assert_same(tmp_path / "whole", tmp_path / "a")
@@ -365,7 +378,7 @@ def test_an_interrupt_writes_a_checkpoint(
     assert '"status": "finished"' in out
     assert sha256_of(folder / MODEL) == sha256_of(tmp_path / "a" / MODEL)
     assert work.done <= iterations + MOST_AGAIN
-    assert call("resume", tmp_path / "a")[1].endswith("nothing was left to do\n")
+    assert call("resume", tmp_path / "a")[1].endswith("is already finished\n")
 
 
 def test_other_versions_are_reported(file: Path, tmp_path: Path, work: Work):
@@ -376,11 +389,11 @@ def test_other_versions_are_reported(file: Path, tmp_path: Path, work: Work):
     path.write_text(path.read_text().replace('"jax": "', '"jax": "0.'))
     listener = Listening()
     resume(tmp_path / "a", reporter=listener)
-    assert any("versions or flags are not those" in text for text in listener.said)
+    assert any("versions or flags differ from those" in text for text in listener.said)
 
 
 def test_nothing_to_resume(tmp_path: Path, call: Call):
-    code, _, err = call("resume", tmp_path / "a")
+    code, _, err = call("resume", tmp_path)
     assert code == UsageError.exit_code
     assert "no such run" in err
     (tmp_path / "a").mkdir()

@@ -1,6 +1,7 @@
 """Runs and comparisons: what they write, and what they must not look at."""
 
 import dataclasses as dc
+import importlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,12 +19,10 @@ from trunkfirst.networks import load
 from trunkfirst.presets import preset_method
 from trunkfirst.progress import Silent
 from trunkfirst.run_data import RunData
-from trunkfirst.runs import _compare as compare_module
-from trunkfirst.runs.claims import check_claims
-from trunkfirst.runs.compare import compare
-from trunkfirst.runs.config import RunConfig, load_config, make_config
+from trunkfirst.runs.compare import check_claims, compare
+from trunkfirst.runs.config import RunConfig, load_config, make_config, nested
 from trunkfirst.runs.run import Outcome, run
-from trunkfirst.settings import merge
+from trunkfirst.settings import merge, to_values
 
 SAMPLES = 16
 DATA = waves(
@@ -33,17 +32,19 @@ DATA = waves(
     triangles=np.array([[0, 1, 2], [3, 4, 5]]),
 )
 SPLIT = Split.random(SAMPLES, validation_share=0.0, test_share=0.25, seed=0)  # trains on 12, as other tests do
-NETWORK = {"activation": "tanh", "initialisation": "xavier", "iterations": 5, "rate": 1e-2}
+NETWORK = {"hidden": (6,), "activation": "tanh", "initialisation": "xavier"}
+STEPS = {"iterations": 5, "minimiser": {"first_rate": 1e-2}}
 
 
 def config_of(method: str = "two-step", **more: Any) -> RunConfig:
-    """The paper's settings with small networks and few iterations."""
-    small = {
-        "method": method,
-        "trunk": {"architecture": (2, 6, 4), **NETWORK},
-        "branch": {"architecture": (2, 6, 5), **NETWORK},
-    }
-    return make_config(merge(merge(preset_method("paper", "nonlinear-conductivity"), small), more))
+    """The paper's settings with small networks and few iterations; `more` as in a file."""
+    base = to_values(preset_method("paper", "nonlinear-conductivity", method))
+    trunk, branch = {**NETWORK, "width": 4}, NETWORK
+    small: dict[str, Any] = {"trunk": trunk, "branch": branch, **STEPS}
+    if method.startswith("two-step"):
+        small = {"trunk": trunk | STEPS, "branch": branch | STEPS}
+    outer = {"problem": "nonlinear-conductivity", "preset": "paper", "data": {"validation_share": 0.0}}
+    return make_config(merge(outer | {"method": merge(base, small)}, nested(more)))
 
 
 def prepared(data: OperatorData = DATA, split: Split = SPLIT) -> RunData:
@@ -52,7 +53,7 @@ def prepared(data: OperatorData = DATA, split: Split = SPLIT) -> RunData:
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return run(config_of(), tmp_path_factory.mktemp("run") / "a", prepared=prepared())
+    return run(config_of(), tmp_path_factory.mktemp("run") / "a", data=prepared())
 
 
 def test_validation_samples_that_are_held_are_not_seen(tmp_path: Path):
@@ -61,10 +62,10 @@ def test_validation_samples_that_are_held_are_not_seen(tmp_path: Path):
     )  # trains on 12, as other tests do
     config = config_of(data={"validation_share": 0.125, "hold_validation": True})
     held = RunData(DATA, split, 0.5, holds_validation=True)
-    found = run(config, tmp_path / "held", prepared=held)
+    found = run(config, tmp_path / "held", data=held)
     spoilt = dc.replace(DATA, outputs=DATA.outputs.copy(), reference_outputs=None)
     spoilt.outputs[split.validation] *= 3
-    other = run(config, tmp_path / "spoilt", prepared=dc.replace(held, data=spoilt))
+    other = run(config, tmp_path / "spoilt", data=dc.replace(held, data=spoilt))
     assert has_same_bits(found.result.operator, other.result.operator)
     targets = DATA.take(split.validation)
     with jax.enable_x64(True):
@@ -178,7 +179,7 @@ def test_evaluation_arrays(outcome: Outcome):
 
 def test_a_run_without_test_samples(tmp_path: Path):
     split = dc.replace(SPLIT, test=SPLIT.test[:0])
-    found = run(config_of(), tmp_path / "a", prepared=prepared(split=split))
+    found = run(config_of(), tmp_path / "a", data=prepared(split=split))
     assert found.metrics["test"] is None
     assert found.metrics["data"]["own_error"] is None
     assert not (tmp_path / "a" / "evaluation.npz").exists()
@@ -198,13 +199,13 @@ def changed(indices: np.ndarray) -> OperatorData:
     return dc.replace(DATA, inputs={"input": inputs}, outputs=outputs, reference_outputs=reference)
 
 
-@pytest.mark.parametrize("encoder", ["none", "standardise"])
+@pytest.mark.parametrize("encoder", ["raw", "standardise"])
 @pytest.mark.parametrize(("part", "is_same"), [("test", True), ("train", False)])
 def test_the_model_knows_nothing_of_test_samples(tmp_path: Path, encoder: str, part: str, is_same: bool):
-    config = config_of(branch={"encoder": encoder})
+    config = config_of(inputs=encoder)
     indices = getattr(SPLIT, part)[:1]
     for name, data in (("a", DATA), ("b", changed(indices))):
-        run(config, tmp_path / name, prepared=prepared(data))
+        run(config, tmp_path / name, data=prepared(data))
     for file in ("model/model.safetensors", "history.jsonl"):
         if file.endswith("jsonl"):
             lines = [(tmp_path / name / file).read_text().splitlines() for name in "ab"]
@@ -220,14 +221,14 @@ def test_the_model_knows_nothing_of_test_samples(tmp_path: Path, encoder: str, p
 def test_a_folder_with_something_in_it_is_refused(outcome: Outcome):
     before = sha256_of(outcome.folder / "metrics.json")
     with pytest.raises(OutputExistsError, match="not empty"):
-        run(config_of(), outcome.folder, prepared=prepared())
+        run(config_of(), outcome.folder, data=prepared())
     assert sha256_of(outcome.folder / "metrics.json") == before
 
 
 def test_settings_that_do_not_fit_leave_the_folder_free(tmp_path: Path):
     """So that the corrected command can be given again."""
     with pytest.raises(WidthError):
-        run(config_of(trunk={"architecture": (2, 6, 30)}), tmp_path / "a", prepared=prepared())
+        run(config_of(trunk={"width": 30}), tmp_path / "a", data=prepared())
     assert not any((tmp_path / "a").glob("*"))
 
 
@@ -249,7 +250,8 @@ METHODS = ("two-step", "two-step-without-qr", "monolithic")
 @pytest.fixture
 def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def go(configs: list[RunConfig], **more: Any):
-        monkeypatch.setattr(compare_module, "prepare", lambda *_, **__: prepared())
+        module = importlib.import_module("trunkfirst.runs.compare")
+        monkeypatch.setattr(module, "load_run_data", lambda *_, **__: prepared())
         return compare(configs, tmp_path / "all", **more)
 
     return go
@@ -271,7 +273,7 @@ def test_compare(compared: Any, tmp_path: Path):
     first, second, plain = (found.outcomes[i].result for i in (0, 1, 2))
     assert first.trunk_result is plain.trunk_result
     assert not has_same_bits(first.operator, second.operator)
-    alone = run(config_of("two-step-without-qr"), tmp_path / "alone", prepared=prepared())
+    alone = run(config_of("two-step-without-qr"), tmp_path / "alone", data=prepared())
     assert has_same_bits(alone.result.operator, plain.operator)
 
 
@@ -282,7 +284,7 @@ def test_another_step_1_is_not_shared(compared: Any):
 
 
 def test_a_method_that_diverges_does_not_end_the_comparison(compared: Any, tmp_path: Path):
-    wild = config_of("two-step-without-qr", trunk={"rate": 1e200})
+    wild = config_of("two-step-without-qr", trunk={"minimiser": {"first_rate": 1e200}})
     listener = Listening()
     found = compared([wild, config_of(), config_of("monolithic")], reporter=listener)
     assert [outcome.result.status for outcome in found.outcomes] == ["diverged", "finished", "finished"]
@@ -301,19 +303,20 @@ def test_a_method_that_diverges_does_not_end_the_comparison(compared: Any, tmp_p
 
 def test_a_run_alone_raises_where_it_diverges(tmp_path: Path):
     with pytest.raises(DivergedError):
-        run(config_of(trunk={"rate": 1e200}), tmp_path / "a", prepared=prepared())
+        run(config_of(trunk={"minimiser": {"first_rate": 1e200}}), tmp_path / "a", data=prepared())
 
 
 def test_a_monolithic_method_shares_no_step_1(compared: Any):
     listener = Listening()
-    trunk = {"iterations": 2, "projected": True, "minimiser": "l-bfgs", "architecture": (2, 4, 4), "starts": 1}
+    trunk = {"hidden": (4,)}
     compared([config_of(m, trunk=trunk) for m in ("two-step", "monolithic-projected")], reporter=listener)
-    assert not any("taken over" in text for text in listener.said)
+    assert not any("reused" in text for text in listener.said)
 
 
 def fake(method: str, **sections: dict[str, float]) -> Any:
     metrics = {"trunk": {"loss": 1.0}, "branch": None, "test": None, **sections}
-    return SimpleNamespace(config=SimpleNamespace(method=method), metrics=metrics, evaluation=None, test_data=None)
+    config = SimpleNamespace(method=SimpleNamespace(name=method))
+    return SimpleNamespace(config=config, metrics=metrics, result=SimpleNamespace(evaluation=None), test_data=None)
 
 
 @pytest.mark.parametrize("problem", ["nonlinear-conductivity", "discontinuous-conductivity", "multiple-inputs"])

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from test_runs import DATA, SPLIT, Listening, changed, config_of, prepared
 
+from trunkfirst import fitting
 from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
 from trunkfirst.fitting import precision_warnings
-from trunkfirst.regressors import _neuron_journey
-from trunkfirst.runs import _warnings as warnings_module
+from trunkfirst.regressors import active_neurons
 from trunkfirst.runs.run import run
 
-ACTIVE = {"kind": "active-neurons", "activation": "relu", "iterations": 7}
+ACTIVE = {"kind": "active-neurons", "width": 6, "iterations": 7}
 
 # -- active neurons
 
 
 def test_active_neurons_are_recorded_as_they_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_neuron_journey, "_MOST_SHOWN", 4)
-    found = run(config_of(branch=ACTIVE), tmp_path / "a", prepared=prepared())
+    monkeypatch.setattr(active_neurons, "_MAX_SHOWN", 4)
+    found = run(config_of(branch=ACTIVE), tmp_path / "a", data=prepared())
     arrays = read_npz(tmp_path / "a" / "anls.npz")
     verify_manifest(tmp_path / "a")
     steps = {step.iteration: step.loss for step in found.result.history if step.stage == "branch"}
@@ -36,7 +36,7 @@ def test_active_neurons_are_recorded_as_they_go(tmp_path: Path, monkeypatch: pyt
 def test_test_samples_have_no_say_in_active_neurons(tmp_path: Path):
     runs = {"a": prepared(), "b": prepared(changed(SPLIT.test))}
     for name, data in runs.items():
-        run(config_of(branch=ACTIVE), tmp_path / name, prepared=data)
+        run(config_of(branch=ACTIVE), tmp_path / name, data=data)
     models = [sha256_of(tmp_path / name / "model" / "model.safetensors") for name in runs]
     errors = [read_npz(tmp_path / name / "anls.npz")["test_errors"] for name in runs]
     assert models[0] == models[1]
@@ -62,13 +62,13 @@ def test_single_precision_is_questioned(precision: str, method: str, condition: 
     result: Any = SimpleNamespace(
         diagnostics={"trunk": {"condition": condition}}, operator=SimpleNamespace(basis=lambda _: basis)
     )
-    found = precision_warnings(config_of(method, precision=precision), result, DATA)
+    found = precision_warnings(config_of(method, precision=precision).method, result, DATA)
     assert bool(found) == is_warned
 
 
 def test_the_warning_says_what_it_means_and_what_to_do():
     result: Any = SimpleNamespace(diagnostics={"trunk": {"condition": 3e6}})
-    (warning,) = precision_warnings(config_of(precision="single"), result, DATA)
+    (warning,) = precision_warnings(config_of(precision="single").method, result, DATA)
     for part in ("condition number is 3.0e+06", "about 1 are left", 'set precision = "double"'):
         assert part in warning
 
@@ -77,9 +77,9 @@ def test_the_warning_says_what_it_means_and_what_to_do():
 def test_warnings_are_said_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: float, count: int
 ):
-    monkeypatch.setattr(warnings_module, "_LARGEST_FOR_SINGLE", largest)
+    monkeypatch.setattr(fitting, "_MAX_CONDITION_SINGLE", largest)
     listener = Listening()
-    run(config_of(precision="single"), tmp_path / "a", prepared=prepared(), reporter=listener)
+    run(config_of(precision="single"), tmp_path / "a", data=prepared(), reporter=listener)
     warnings = read_json(tmp_path / "a" / "metrics.json")["warnings"]
     assert len(warnings) == count
     assert [text for text in listener.said if text.startswith("warning")] == [f"warning: {w}" for w in warnings]

@@ -160,7 +160,7 @@ def test_the_basis_is_orthonormal_over_the_pooled_points():
     Q = Phi @ basis.transform
     margin = 10 * basis.condition * np.finfo(float).eps  # Phi T has the roundings of Phi times its condition
     assert np.allclose(Q.T @ Q / len(Q), np.eye(Q.shape[1]), rtol=0, atol=margin)
-    assert np.sqrt(np.mean(residuals(Q, basis.coefficients, fields) ** 2)) < 1e-4
+    assert np.sqrt(np.mean(residuals(Q, basis.targets, fields) ** 2)) < 1e-4
 
 
 def test_a_sample_with_too_few_points_is_helped_by_the_others():
@@ -173,7 +173,7 @@ def test_a_sample_with_too_few_points_is_helped_by_the_others():
     with jax.enable_x64(True):
         Q = np.asarray(known_trunk()(jnp.asarray(x[:, None]))) @ basis.transform
     assert Q.shape[1] > 2
-    helped = np.sqrt(np.mean((basis.coefficients[:5] @ Q.T - truth) ** 2))
+    helped = np.sqrt(np.mean((basis.targets[:5] @ Q.T - truth) ** 2))
     values = Phi @ basis.transform
     shortest = [
         np.linalg.lstsq(values[places[:2]], u[:2], rcond=None)[0]

@@ -15,12 +15,12 @@ from trunkfirst.data import AnyData, InputFunction, OperatorData, scattered_from
 from trunkfirst.encode import make_fields
 from trunkfirst.encoders import AbstractInputs, Identity, PerInput, PrincipalInputs, RawInputs, StandardisedInputs
 from trunkfirst.networks import Perceptron
+from trunkfirst.outputs import relative_weights
 from trunkfirst.records import Choice
 from trunkfirst.regressors.base import AbstractRegressor, Regression, Task
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.settings import record
 from trunkfirst.trials import Candidate, Trial, aligned_trial, best_of, measure
-from trunkfirst.weights import relative_weights
 
 RNG = np.random.default_rng(0)
 EACH = PerInput({"a": StandardisedInputs(), "f": PrincipalInputs(1)})
@@ -202,6 +202,4 @@ def test_scattered_outputs_have_no_predictive_coordinates():
     points = [RNG.uniform(size=(4, 2)) for _ in range(20)]
     scattered = scattered_from_lists(inputs, points, [np.ones(4)] * 20)
     assert not any("predictive" in name for name in names_of(scattered))
-    assert any(
-        "predictive" in name for name in encoding_candidates(OperatorData(inputs, points[0], np.ones((20, 4))))
-    )
+    assert any("predictive" in name for name in names_of(OperatorData(inputs, points[0], np.ones((20, 4)))))

@@ -21,6 +21,7 @@ from trunkfirst.checkpoints import lock_folder
 from trunkfirst.cli.commands import main
 from trunkfirst.data import write_data
 from trunkfirst.distributed.pools import Lost, on_processes
+from trunkfirst.encoders import PrincipalInputs
 from trunkfirst.errors import (
     FailedRunsError,
     FolderInUseError,
@@ -32,27 +33,27 @@ from trunkfirst.errors import (
 from trunkfirst.files import read_json, read_toml, verify_manifest, write_json
 from trunkfirst.problems import output_points
 from trunkfirst.report import write_sweep
+from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run
 from trunkfirst.runs.sweep_grid import make_grid
 from trunkfirst.runs.sweeps import Row, Sweep, is_finished
+from trunkfirst.trunks import JointTrunk
+from trunkfirst.two_step import TwoStep
 
 PROBLEM: dict[str, Any] = {"problem": "nonlinear-conductivity"}
 SETTINGS = """
 checkpoint_seconds = 0.001
+inputs = "standardise"
+weights = "relative"
 [data]
 file = "{file}"
 [trunk]
-architecture = [1, 8, 4]
+kind = "joint"
+hidden = [8]
+width = 4
 iterations = 1000
-minimiser = "adam"
-projected = false
 [branch]
 kind = "linear"
-encoder = "standardise"
-[loss]
-weights = "relative"
-[output]
-intervals = false
 """
 # The last is wider than the data have points.
 WIDTHS = "[sweep]\nwidth = [4, 40]\nseed = [0, 1]\n"
@@ -76,47 +77,51 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
 # -- the grid
 
 
+LOG, FIRST = {"kind": "standardise", "function": "log"}, {"kind": "principal", "count": 1}
+
+
+def trunk_of(config: RunConfig) -> Any:
+    return getattr(config.method, "trunk", None)
+
+
 def test_all_combinations_with_names_by_what_differs():
-    sweep = {"width": [20, 30], "branch": {"encoder": ["log", "principal:1"]}, "seed": [0, 7]}
+    sweep = {"width": [20, 30], "inputs": [LOG, FIRST], "branch": {"skip": [True]}, "seed": [0, 7]}
     grid = make_grid({**PROBLEM, "sweep": sweep})
     assert list(grid.configs)[:3] == [
-        "width=20,encoder=log,seed=0",
-        "width=20,encoder=log,seed=7",
-        "width=20,encoder=principal-1,seed=0",
+        "width=20,inputs=standardise-log,skip=true,seed=0",
+        "width=20,inputs=standardise-log,skip=true,seed=7",
+        "width=20,inputs=principal-1,skip=true,seed=0",
     ]
     assert len(grid.configs) == 8
-    config = grid.configs["width=30,encoder=principal-1,seed=7"]
-    assert config.trunk.architecture == (2, 50, 50, 50, 30)
-    assert config.branch.architecture == (1, 500, 31)
-    assert (config.branch.encoder, config.seed) == ("principal:1", 7)
-    assert config.trunk.iterations == 14_000  # the preset's
+    name = "width=30,inputs=principal-1,skip=true,seed=7"
+    config = grid.configs[name]
+    assert isinstance(config.method, TwoStep)
+    assert (trunk_of(config).hidden, trunk_of(config).width) == ((50, 50, 50), 30)
+    assert (config.method.inputs, config.seed) == (PrincipalInputs(1), 7)
+    assert getattr(config.method.branch, "skip", None) is True
+    assert trunk_of(config).iterations == 14_000  # the preset's
     assert config.data.hold_validation
-    settings = grid.settings["width=30,encoder=principal-1,seed=7"]
-    assert settings == {"width": 30, "branch.encoder": "principal:1", "seed": 7}
+    assert grid.settings[name] == {"width": 30, "inputs": FIRST, "branch.skip": True, "seed": 7}
 
 
-def test_a_dotted_key_may_be_quoted_and_the_branch_follows_the_trunk():
-    sweep = {
-        "trunk.architecture": [[2, 9, 5], [2, 9, 9, 7]],
-        "branch.activation": ["tanh"],
-        "trunk.activation": ["tanh"],
-    }
+def test_a_dotted_key_may_be_quoted():
+    sweep = {"trunk.hidden": [[9, 5], [9, 9, 7]], "branch.activation": ["tanh"], "trunk.activation": ["tanh"]}
     grid = make_grid({**PROBLEM, "data": {"hold_validation": False}, "sweep": sweep})
-    assert list(grid.configs)[1] == "architecture=2x9x9x7,branch.activation=tanh,trunk.activation=tanh"
-    assert [config.branch.architecture[-1] for config in grid.configs.values()] == [6, 8]
+    assert list(grid.configs)[1] == "hidden=9x9x7,branch.activation=tanh,trunk.activation=tanh"
+    assert [trunk_of(config).hidden for config in grid.configs.values()] == [(9, 5), (9, 9, 7)]
     assert not any(config.data.hold_validation for config in grid.configs.values())
 
 
 def test_names_that_a_file_system_would_confuse():
-    grid = make_grid({**PROBLEM, "sweep": {"branch.encoder": ["principal:1", "principal-1"]}})
-    assert list(grid.configs) == ["encoder=principal-1", "encoder=principal-1-run2"]
+    grid = make_grid({**PROBLEM, "sweep": {"data.points": ["random:9", "random-9"]}})
+    assert list(grid.configs) == ["points=random-9", "points=random-9-run2"]
 
 
 def test_settings_for_own_data(text: str, tmp_path: Path):
     (tmp_path / "a.toml").write_text(text + '[sweep]\n"data.samples" = [10, 20]\n')
     grid = make_grid(read_toml(tmp_path / "a.toml"))
     assert [config.data.samples for config in grid.configs.values()] == [10, 20]
-    assert all(config.branch.architecture == (24, 128, 5) for config in grid.configs.values())
+    assert all(trunk_of(config) == JointTrunk((8,), 4, iterations=1000) for config in grid.configs.values())
 
 
 @pytest.mark.parametrize(
@@ -129,10 +134,10 @@ def test_settings_for_own_data(text: str, tmp_path: Path):
         ({"seed": [1, 1]}, SettingError, "sweep.seed names a value twice"),
         ({"width": [0]}, ValueRangeError, "sweep.width is [0]"),
         ({"width": [True]}, ValueRangeError, "sweep.width is [True]"),
-        ({"width": [3], "trunk": {"architecture": [[2, 3]]}}, SettingError, "vary one of them"),
-        ({"trunk.nothing": [1]}, SettingError, "there is no setting 'trunk.nothing'"),
-        ({"trunk.iterations": [10, -1]}, ValueRangeError, "setting trunk.iterations is -1"),
-        ({"trunk.rate": [0.1, 0.2]}, SettingError, "'trunk.rate' has no effect"),
+        ({"width": [3], "trunk": {"width": [4]}}, SettingError, "give one of them"),
+        ({"trunk.nothing": [1]}, SettingError, "there is no setting 'method.trunk.nothing'"),
+        ({"trunk.iterations": [10, -1]}, ValueRangeError, "setting method.trunk.iterations is -1"),
+        ({"trunk.batches.samples": [1, 2]}, SettingError, "there is no setting 'method.trunk.batches'"),
         ({"problem": ["nothing"]}, UnknownNameError, "there is no problem 'nothing'"),
         ({"seed": list(range(40)), "trunk.iterations": list(range(1, 41))}, SettingError, "1,600 runs"),
     ],

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         load as load,
         save as save,
     )
-    from .output_map import Output as Output
+    from .outputs import Output as Output
     from .presets import preset_method as preset_method
     from .problems import make_data as make_data
     from .regressors import (
@@ -96,7 +96,7 @@ _MODULES = {
     "monolithic": "Monolithic MonolithicProjected",
     "network_trunk": "NetworkTrunk SeparateTrunks",
     "networks": "Operator load save",
-    "output_map": "Output",
+    "outputs": "Output",
     "presets": "preset_method",
     "problems": "make_data",
     "regressors": "ActiveNeurons AutoBranch BranchNetwork JointBranch Kernel Linear NetworkBranch Sklearn",

@@ -8,9 +8,8 @@ import jax
 import jax.random as jr
 import numpy as np
 
-from .data.named_arrays import AnyData
 from .data.operator_data import InputFunction, OperatorData, Split
-from .data.scattered_data import ScatteredData
+from .data.scattered_data import AnyData, ScatteredData
 from .encode import encode, make_fields
 from .encoders import (
     AbstractInputs,
@@ -31,12 +30,9 @@ from .regressors.base import AbstractRegressor
 from .regressors.network import AutoBranch, JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .run_data import RunData
-from .trials import Candidate, Trial, aligned_trial, best_of, measure
+from .trials import CROSS_VALIDATED, FOLDS, Candidate, Trial, aligned_trial, best_of, measure
 from .two_step import TwoStep
 
-# With fewer samples than this one split says little: cross-validation.
-CROSS_VALIDATED = 500
-FOLDS = 5
 _MIN_TO_CHOOSE = 10
 # Iterations of a network in a comparison; more while its decay is chosen, because overfitting must show.
 BRIEF_ITERATIONS = 30

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .data.named_arrays import AnyData
+from .data.scattered_data import AnyData
 from .encoders import AbstractEncoder, Chain, Identity, Standardise, in_precision
 from .errors import SettingError
 from .settings import Field, record

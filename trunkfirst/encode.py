@@ -9,18 +9,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .coordinates import Coordinates
-from .data.named_arrays import AnyData
 from .data.operator_data import OperatorData
+from .data.scattered_data import AnyData
 from .encoders import AbstractEncoder, AutoInputs, Inputs, encoded, in_precision, input_groups
 from .fields import AbstractFields, Basis, Fields
 from .networks.branches import Branch
 from .networks.layers import Trunk
 from .networks.operator import Operator
-from .output_map import Output, OutputMap, raw_outputs
+from .outputs import Output, OutputMap, channel_weights, raw_outputs
 from .regressors.base import AbstractRegressor, InputLayout, Regression
 from .scattered import ScatteredFields
 from .settings import Field, record
-from .weights import channel_weights
 
 
 @record
@@ -75,7 +74,8 @@ class EncodedData:
     def fit_branch(self, branch: AbstractRegressor, basis: Basis, **options: Any) -> Regression:
         """Step 2: the coefficients of all channels of a sample, next to each other, from the encoded inputs."""
         targets = jnp.asarray(basis.targets.reshape(len(self.inputs), -1), self.dtype)
-        return branch.fit(self.inputs, targets, self.sample_weights, layout=self.layout, **options)
+        unit = basis.loss_unit
+        return branch.fit(self.inputs, targets, self.sample_weights, layout=self.layout, loss_unit=unit, **options)
 
     def operator(self, branch: Branch, trunk: Trunk, transform: Array | None) -> Operator:
         """The operator of a trunk and a branch that were trained on this."""

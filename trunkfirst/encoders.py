@@ -18,13 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .data.named_arrays import AnyData
-from .data.scattered_data import ScatteredData
+from .data.scattered_data import AnyData, ScatteredData
 from .errors import DataError, SettingError, UnknownNameError
 from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import principal_directions
+from .outputs import relative_weights
 from .settings import Field, OneOf, kind_field, record
-from .weights import relative_weights
 
 _Found = TypeVar("_Found")
 
@@ -331,7 +330,7 @@ _SINGLE = (RawInputs, StandardisedInputs, PrincipalInputs, PredictiveInputs, Bas
 
 @record
 class PerInput(AbstractInputs):
-    """Every input function with an encoding of its own, by name."""
+    """Every input function with its own encoding, by name."""
 
     encodings: dict[str, Annotated[AbstractInputs, OneOf(*_SINGLE)]] = Field(
         description="an encoding for every input, by name"

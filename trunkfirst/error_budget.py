@@ -18,14 +18,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
-from .data.named_arrays import AnyData
 from .data.operator_data import OperatorData
+from .data.scattered_data import AnyData
 from .encode import make_fields
 from .errors import DataError
 from .evaluation import predict_at
 from .linear.orthonormalise import SVD, Orthonormal
 from .networks.operator import Operator
-from .output_map import is_free
+from .outputs import is_free
 
 # Floats of a field in memory at once.
 _BLOCK = 2**21

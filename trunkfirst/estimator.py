@@ -127,19 +127,16 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return float(r2_score(y, self.predict(X), sample_weight=sample_weight, multioutput="variance_weighted"))
 
     def _method(self) -> TwoStep:
-        activation = {} if self.activation is None else {"activation": self.activation}
-        hidden = {} if self.hidden is None else {"hidden": (self.hidden,)}
-        network = NetworkBranch(**activation, **hidden, iterations=self.iterations)
-        branch: Any = self.branch
-        if branch in ("auto", "network"):
-            branch = network if branch == "network" else AutoBranch(network)
-        hidden = {} if self.hidden is None else {"hidden": (self.hidden,) * 3}
-        return TwoStep(
-            NetworkTrunk(width=self.width, **hidden, **activation, iterations=self.iterations),
-            branch,
-            inputs=StandardisedInputs(self.encoder) if self.encoder in _FUNCTIONS else self.encoder,
-            weights=self.weights,
-        )
+        activation: dict[str, Any] = {} if self.activation is None else {"activation": self.activation}
+        sizes: dict[str, Any] = {} if self.hidden is None else {"hidden": (self.hidden,)}
+        network = NetworkBranch(**activation, **sizes, iterations=self.iterations)
+        branch: Any = {"network": network, "auto": AutoBranch(network)}.get(str(self.branch), self.branch)
+        sizes = {} if self.hidden is None else {"hidden": (self.hidden,) * 3}
+        trunk = NetworkTrunk(width=self.width, **sizes, **activation, iterations=self.iterations)
+        inputs: Any = self.encoder
+        inputs = StandardisedInputs(inputs) if inputs in _FUNCTIONS else inputs
+        weights: Any = self.weights
+        return TwoStep(trunk, branch, inputs=inputs, weights=weights)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

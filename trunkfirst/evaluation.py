@@ -1,7 +1,7 @@
 """Errors of an operator on unseen samples, of its best possible branch, and of a kernel regression."""
 
 import dataclasses as dc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -9,20 +9,22 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
-from .data.named_arrays import AnyData
+from .data.data_display import html_table
 from .data.operator_data import OperatorData
-from .data.scattered_data import ScatteredData
+from .data.scattered_data import AnyData, ScatteredData
 from .encode import make_fields
 from .encoders import AbstractEncoder
-from .fields import trunk_values
+from .fields import Fields, trunk_values
 from .linear.low_rank import principal_directions
 from .linear.orthonormalise import SVD, projection, relative_errors
 from .networks.layers import Trunk
 from .networks.operator import Operator
-from .output_map import is_free
+from .outputs import is_free, relative_weights
 from .regressors.ridge import Kernel
 from .scattered import ScatteredFields
-from .weights import relative_weights
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Errors = Float[np.ndarray, " samples"]
 Outputs = Float[np.ndarray, "samples points"] | Float[np.ndarray, "samples points channels"]
@@ -62,6 +64,38 @@ class Evaluation:
             numbers["channels"] = {name: float(errors.mean()) for name, errors in self.channel_errors.items()}
         return numbers
 
+    def _rows(self) -> dict[str, str]:
+        errors = {"error": self.errors, "best possible with this trunk": self.optimal_errors}
+        errors |= (
+            {} if self.reference_errors is None else {"error against the finer solution": self.reference_errors}
+        )
+        errors |= {} if self.channel_errors is None else self.channel_errors
+        return {
+            name: f"mean {each.mean():.2e}, median {np.median(each):.2e}, max {each.max():.2e}"
+            for name, each in errors.items()
+        }
+
+    def __repr__(self) -> str:
+        rows = "; ".join(f"{name}: {value}" for name, value in self._rows().items())
+        return f"Evaluation({len(self.errors)} samples; {rows})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table; notebooks ask for it."""
+        rows = [f"{name}: {value}" for name, value in self._rows().items()]
+        return html_table("Evaluation", [f"{len(self.errors)} samples", *rows])
+
+    def plot(self) -> "Axes":
+        """Draw the sorted errors of all samples with matplotlib, with the best possible ones; returns the axes."""
+        import matplotlib.pyplot as plt
+
+        _, axes = plt.subplots(figsize=(4.5, 3.2), layout="constrained")
+        share = np.linspace(0, 100, len(self.errors))
+        axes.semilogy(share, np.sort(self.errors), label="operator")
+        axes.semilogy(share, np.sort(self.optimal_errors), "--", label="best possible with this trunk")
+        axes.set(xlabel="samples with a smaller error (%)", ylabel="relative l2 error")
+        axes.legend()
+        return axes
+
 
 def evaluate(operator: Operator, data: AnyData) -> Evaluation:
     """Predict every sample of `data` and compare with its outputs.
@@ -70,10 +104,9 @@ def evaluate(operator: Operator, data: AnyData) -> Evaluation:
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
     >>> data = trunkfirst.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
-    >>> settings = trunkfirst.TrunkSettings((1, 20, 6), "tanh", "xavier")
-    >>> trunk = trunkfirst.ProjectedTrunk(settings, iterations=50, starts=1)
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.LinearRidge())
-    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method).operator
+    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="raw", weights="none")
+    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method=method).operator
     >>> found = trunkfirst.evaluate(operator, data.take(slice(30, 40)))
     >>> bool(found.errors.max() < 0.01), bool((found.optimal_errors <= found.errors * (1 + 1e-9)).all())
     (True, True)
@@ -129,6 +162,7 @@ def conditional_optimum(operator: Operator, data: AnyData) -> Outputs:
         if isinstance(fields, ScatteredFields):
             coefficients = _scattered_least_squares(features, fields).reshape(data.samples, -1)
             return operator.scattered_fields(coefficients, np.nan_to_num(data.points))
+        assert isinstance(fields, Fields)
         basis = SVD()(features, point_weights=fields.point_weights)
         best = projection(fields.outputs, basis.values, point_weights=fields.point_weights)
         return _physical(operator, best, data)
@@ -149,7 +183,7 @@ def _scattered_least_squares(
     features: Float[np.ndarray, "points rank"], fields: ScatteredFields
 ) -> Float[np.ndarray, "rows rank"]:
     channels = fields.channels or 1
-    best = np.empty((fields.samples, features.shape[1]))
+    best = np.empty((fields.rows, features.shape[1]))
     for row, u in enumerate(fields.outputs):
         places, weights = fields.places[row // channels], fields.weights[row // channels]
         roots = np.sqrt(weights)[:, None]

@@ -61,6 +61,12 @@ class Basis:
     orthonormal: Orthonormal | None = None
     """Phi T at the points, where all samples share them."""
 
+    @property
+    def loss_unit(self) -> float:
+        """From the mean over the kept directions to the paper's |C - R A|^2 / (K (N + 1)) with Q^T Q = I."""
+        rank = self.targets.shape[1]
+        return self.squared_length * rank / (rank if self.transform is None else len(self.transform))
+
 
 class AbstractFields(abc.ABC):
     """Fields as step 1 asks for them, whatever the kind of data."""

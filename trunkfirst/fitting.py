@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Int, PRNGKeyArray
 
 from .auto import Chosen, choose
-from .data.named_arrays import AnyData
 from .data.operator_data import OperatorData
+from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .distributed.mesh import use_devices
 from .errors import DivergedError
@@ -23,13 +23,12 @@ from .fields import TrunkResult
 from .intervals import Intervals, conformal_intervals
 from .linear.orthonormalise import SVD
 from .memory import check_memory, stream_bytes
-from .method import AbstractMethod
+from .method import AbstractMethod, Trained
 from .minimisers.loop import OnStep
 from .monolithic import Monolithic
 from .progress import Reporter, Silent
 from .run_data import RunData
 from .sizing import with_sizes, within_minutes
-from .trained import Trained
 from .training_summary import TrainingSummary, summarise, training_domain
 from .trunks import reuse_trunk
 from .two_step import TwoStep

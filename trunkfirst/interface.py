@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from .auto import is_open
-from .data.named_arrays import AnyData
 from .data.operator_data import OperatorData
 from .data.read_write import read_data
-from .data.scattered_data import ScatteredData
+from .data.scattered_data import AnyData, ScatteredData
 from .data.sharded_data import ShardedData
 from .distributed.mesh import use_devices
 from .errors import UsageError
@@ -73,7 +72,8 @@ def fit(
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
     >>> u = a @ np.stack([np.sin(3 * x), x**2])
     >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="standardise", weights="none")
+    >>> inputs = trunkfirst.StandardisedInputs()
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs=inputs, weights="none")
     >>> result = trunkfirst.fit(a[:30], u[:30], x[:, None], method=method)
     >>> result.status
     'finished'

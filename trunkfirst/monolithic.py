@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .data.named_arrays import AnyData
+from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .distributed.mesh import to_local
 from .encode import EncodedData, encode
 from .errors import UsageError
 from .fields import Fields, TrunkResult, hidden_layers, plain_loss, with_identity_output
 from .losses import Batches, BilinearProblem, BranchCoefficients, CompressedLoss, HiddenPair, make_loss
-from .method import AbstractMethod, named_key
+from .method import AbstractMethod, Trained, named_key, trunk_diagnostics
 from .minimisers import Minimiser
 from .minimisers.adam import Adam
 from .minimisers.lbfgs import LBFGS
@@ -22,7 +22,6 @@ from .networks.branches import Branch
 from .networks.layers import Perceptron, Trunk, count_parameters
 from .regressors.network import BranchNetwork
 from .settings import Field, kind_field, record
-from .trained import Trained, trunk_diagnostics
 from .trunks import TrunkNetwork
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .data.named_arrays import AnyData
 from .data.operator_data import Split
 from .data.read_write import read_data
+from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .distributed.processes import leader_first
 from .memory import check_file, check_memory
@@ -26,17 +26,15 @@ class DataSettings:
 
     file: str | None = Field(default=None, description="your own data, instead of a problem")
     keys: dict[str, str] = Field(
-        default_factory=dict, description="what arrays are called in the file, by our names"
+        default_factory=dict, description='names of the arrays in the file, e.g. {inputs = "a"}'
     )
-    samples: int | None = Field(default=None, ge=4, description="how many samples; all there are if left out")
+    samples: int | None = Field(default=None, ge=4, description="number of samples; all if left out")
     points: str | None = Field(default=None, description='"random:M" or "grid:N" instead of the mesh of a problem')
-    split_seed: int = Field(
-        default=0, ge=0, lt=2**63, description="seed of the split, apart from that of the networks"
-    )
+    split_seed: int = Field(default=0, ge=0, lt=2**63, description="seed of the split")
     validation_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for choosing settings")
     hold_validation: bool = Field(
         default=False,
-        description="keep these out of the training to the end, and evaluate the operator on them, as sweeps do",
+        description="do not train on these samples in the end, but evaluate the operator on them, as sweeps do",
     )
     test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for evaluating the result")
 

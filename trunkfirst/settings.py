@@ -31,6 +31,7 @@ __all__ = [
     "parse_setting",
     "put",
     "record",
+    "record_types",
     "to_toml",
     "to_values",
 ]
@@ -50,7 +51,7 @@ def record(cls: type[T]) -> type[T]:
         try:
             init(self, *args, **values)
         except pydantic.ValidationError as error:
-            names = [field.name for field in dc.fields(made)]
+            names = _positional(made)
             raise _explain(error, made, dict(zip(names, args, strict=False)) | values) from None
 
     made.__init__ = checked
@@ -125,13 +126,17 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
     key, owner = _locate(first["loc"], record_type, values)
     name = ".".join(key)
     if first["type"] in _UNKNOWN_KEY:
-        known = [field.name for field in dc.fields(owner)] if dc.is_dataclass(owner) else []
+        known = (
+            [field.name for field in dc.fields(owner) if field.name != "kind"] if dc.is_dataclass(owner) else []
+        )
         close = difflib.get_close_matches(key[-1], known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         return SettingError(f"there is no setting {name!r}; {hint}known here: {', '.join(known)}")
     if first["type"] == "union_tag_invalid":
         expected = first["ctx"]["expected_tags"].replace("'", "").split(", ")
         return UnknownNameError(f"{name} of kind", str(first["ctx"]["tag"]), tuple(expected))
+    if first["type"] == "union_tag_not_found":
+        return SettingError(f"setting {name + '.kind'!r} is missing")
     if first["type"] in ("missing", "missing_argument"):
         return SettingError(f"setting {name!r} is missing")
     if isinstance(cause := first.get("ctx", {}).get("error"), TrunkfirstError):
@@ -145,11 +150,13 @@ def _locate(place: tuple[int | str, ...], record_type: Any, values: Any) -> tupl
     """The keys on the path to an error, and the record type that owns the last of them."""
     keys: list[str] = []
     owner: Any = record_type
-    names = [field.name for field in dc.fields(owner)] if dc.is_dataclass(owner) else []
+    names = _positional(owner)
+    is_tag = False  # of a union; it may have the name of a key
     for part in place:
         if isinstance(part, int) and not keys and part < len(names):
             part = names[part]  # a positional argument
-        if isinstance(values, dict) and keys and part not in values and part == values.get("kind"):
+        is_tag = not is_tag and bool(keys) and isinstance(values, dict) and part == values.get("kind")
+        if is_tag:
             continue
         if keys:
             owner = _member(owner, keys[-1], values)
@@ -159,12 +166,17 @@ def _locate(place: tuple[int | str, ...], record_type: Any, values: Any) -> tupl
     return keys, owner
 
 
+def _positional(record_type: Any) -> list[str]:
+    """The fields that can be given without their names."""
+    return [field.name for field in dc.fields(record_type) if not field.kw_only]
+
+
 def _member(owner: Any, name: str, values: Any) -> Any:
     """The record type in field `name` of `owner` that the kind in `values` names."""
     if not dc.is_dataclass(owner):
         return None
     annotation = typing.get_type_hints(owner, include_extras=True).get(name)
-    options = [option for option in _flatten(annotation) if dc.is_dataclass(option)]
+    options = record_types(annotation)
     kind = values.get("kind") if isinstance(values, dict) else None
     return next((option for option in options if kind is None or kind_of(option) == kind), None)
 
@@ -174,6 +186,11 @@ def kind_of(record_type: Any) -> str | None:
     found = [field.default for field in dc.fields(record_type) if field.name == "kind"]
     default: Any = found[0] if found else None
     return getattr(default, "default", default)
+
+
+def record_types(annotation: Any) -> list[Any]:
+    """The record types that a field with this annotation takes."""
+    return [option for option in _flatten(annotation) if dc.is_dataclass(option)]
 
 
 def _flatten(annotation: Any) -> list[Any]:
@@ -215,12 +232,16 @@ def put(values: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def merge(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
-    """`low` overridden by `high`, section by section; a section of another kind replaces the whole."""
+    """`low` overridden by `high`, section by section; a section of another kind replaces the whole.
+
+    A section that names no kind goes with any, so that nothing that was given is dropped in silence.
+    """
     merged = dict(low)
     for name, value in high.items():
         old: Any = merged.get(name)
         new: Any = {"kind": value} if isinstance(value, str) and isinstance(old, dict) else value
-        is_same = isinstance(new, dict) and isinstance(old, dict) and new.get("kind") in (None, old.get("kind"))
+        is_same = isinstance(new, dict) and isinstance(old, dict)
+        is_same = is_same and (None in (kinds := (old.get("kind"), new.get("kind"))) or kinds[0] == kinds[1])
         merged[name] = merge(old, new) if is_same else new
     return merged
 

@@ -10,12 +10,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from .auto import CROSS_VALIDATED, FOLDS
 from .checkpoints import remember
 from .data.array_checks import evenly
-from .data.named_arrays import AnyData
 from .data.operator_data import OperatorData
-from .data.scattered_data import ScatteredData
+from .data.scattered_data import AnyData, ScatteredData
 from .distributed.processes import broadcast_value
 from .encode import encode
 from .encoders import RawInputs, StandardisedInputs
@@ -24,6 +22,7 @@ from .method import AbstractMethod
 from .minimisers.loop import minimise
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .regressors.network import AutoBranch
+from .trials import CROSS_VALIDATED, FOLDS
 from .two_step import TwoStep
 
 # Functions beyond this relative error of the best basis are left out.

@@ -32,9 +32,8 @@ from .files.text_files import read_json, write_json
 from .linear.blocked_qr import row_blocks
 from .linear.low_rank import RowFactor, row_factor_bytes
 from .linear.orthonormalise import Orthonormal
-from .output_map import OutputMap, check_positive
+from .outputs import OutputMap, check_positive, mean_squares, unscaled_weights
 from .regressors.base import AbstractRegressor, Regression, StoredRows
-from .weights import mean_squares, unscaled_weights
 
 # Samples, and numbers of theirs (256 MiB), that encoders and output map are fitted to.
 _MOST_SAMPLES, _MOST_NUMBERS, _FEWEST_SAMPLES = 20_000, 2**25, 32
@@ -86,7 +85,7 @@ class StreamedData(EncodedData):
         assert basis.orthonormal is not None
         assert isinstance(self.fields, Fields)
         with self.stream.stored(basis.orthonormal, self.fields, self.mean_weight) as rows:
-            return branch.fit_stored(rows, layout=self.layout, **options)
+            return branch.fit_stored(rows, layout=self.layout, loss_unit=basis.loss_unit, **options)
 
 
 def encode_stream(data: ShardedData, method: Encodings, dtype: np.dtype) -> StreamedData:
@@ -195,7 +194,7 @@ class Stream:
     def stored(self, basis: Orthonormal, fields: Fields, weight: float) -> Generator[StoredRows]:
         """Encoded inputs, coefficients in the `basis` and weights of all samples, in files while this lasts.
 
-        In a folder of checkpoints they stay, to be taken up by who resumes, and go with it.
+        In a folder of checkpoints they stay, so that a resumed run finds them, and are removed with it.
         """
         begin = time.perf_counter()
         with work_folder() as folder:
@@ -249,7 +248,7 @@ class _Work:
 
     @classmethod
     def begin(cls, points: int, place: StepHandle) -> "_Work":
-        """From the beginning, or where it was broken off; several processes begin anew."""
+        """From the beginning, or where it was interrupted; several processes start again."""
         work = cls(RowFactor(points), RowFactor(points))
         if place.saved is not None and not is_distributed():
             work.total, work.blocks = float(place.saved.note["total"]), int(place.saved.note["blocks"])
@@ -265,7 +264,7 @@ class _Work:
         self.weighted.combine()
 
     def snapshot(self) -> Snapshot:
-        """All that is needed to go on."""
+        """All that is needed to continue."""
         factors = {"plain": self.plain, "weighted": self.weighted}
         states = {f"{name}.{key}": array for name, f in factors.items() for key, array in f.state().items()}
         return Snapshot(states, {"total": self.total, "blocks": self.blocks})

@@ -7,8 +7,8 @@ import numpy as np
 import scipy.interpolate
 from jaxtyping import Float
 
-from .data.named_arrays import AnyData
 from .data.operator_data import InputFunction, OperatorData
+from .data.scattered_data import AnyData
 from .errors import CorruptFileError, DataError
 from .files.npz import read_npz, write_npz
 from .files.text_files import read_json
@@ -90,6 +90,7 @@ def training_domain(data: AnyData, summary: TrainingSummary) -> TrainingDomain:
         points=points,
         coordinate_names=tuple(data.coordinate_names),
         channel_names=tuple(data.channel_names),
+        units=dict(data.units),
         sensors=tuple(sensors.values()) if set(sensors) == set(data.inputs) else (),
         input_sizes=tuple(f.values.shape[1] for f in data.inputs.values()),
         input_ranges=np.stack([inputs.min(axis=0), inputs.max(axis=0)]),

@@ -11,15 +11,18 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from .checkpoints import remember
-from .data.named_arrays import AnyData
 from .data.operator_data import OperatorData
+from .data.scattered_data import AnyData
 from .encode import input_layout
 from .encoders import AbstractInputs, encoded
 from .fields import Fields
 from .linear.low_rank import principal_directions
+from .outputs import relative_weights
 from .regressors.base import AbstractRegressor
-from .weights import relative_weights
 
+# With fewer samples than this one split says little: cross-validation.
+CROSS_VALIDATED = 500
+FOLDS = 5
 _MAX_SAMPLES = 4000
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pydantic
 from jaxtyping import PRNGKeyArray
 
-from .data.named_arrays import AnyData
+from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .encode import EncodedData, encode
 from .errors import UsageError
 from .fields import Basis, TrunkResult
 from .linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
-from .method import AbstractMethod, named_key
+from .method import AbstractMethod, Trained, named_key, trunk_diagnostics
 from .minimisers.loop import OnStep, worst_status
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .networks.layers import count_parameters
@@ -22,15 +22,14 @@ from .regressors.active_neurons import ActiveNeurons
 from .regressors.base import AbstractRegressor, Regression
 from .regressors.network import AutoBranch, JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
-from .settings import OneOf, kind_field, record
+from .settings import Field, OneOf, kind_field, record
 from .stream import encode_stream
-from .trained import Trained, trunk_diagnostics
 from .trunks import AbstractTrunk, JointTrunk
 
 _TRUNKS = OneOf(NetworkTrunk, JointTrunk, SeparateTrunks)
 _BRANCHES = OneOf(AutoBranch, NetworkBranch, JointBranch, ActiveNeurons, Kernel, Linear)
 # A file has no None: "none" is the paper's two-step method without QR.
-_WITHOUT = pydantic.BeforeValidator(lambda value: None if value == "none" else value)
+_WITHOUT = pydantic.BeforeValidator(lambda value: None if value in ("none", {"kind": "none"}) else value)
 _AS_WORD = pydantic.WrapSerializer(lambda value, dump: "none" if value is None else dump(value))
 
 
@@ -42,9 +41,11 @@ class TwoStep(AbstractMethod):
     of the inputs and the weights on validation samples. `orthonormalise=None` is the two-step method without QR.
     """
 
-    trunk: Annotated[AbstractTrunk, _TRUNKS] = NetworkTrunk()
-    branch: Annotated[AbstractRegressor, _BRANCHES] = AutoBranch()
-    orthonormalise: Annotated[Annotated[AbstractOrthonormaliser, OneOf(QR, SVD)] | None, _WITHOUT, _AS_WORD] = QR()
+    trunk: Annotated[AbstractTrunk, _TRUNKS] = Field(default=NetworkTrunk(), description="step 1")
+    branch: Annotated[AbstractRegressor, _BRANCHES] = Field(default=AutoBranch(), description="step 2")
+    orthonormalise: Annotated[Annotated[AbstractOrthonormaliser, OneOf(QR, SVD)] | None, _WITHOUT, _AS_WORD] = (
+        Field(default=QR(), description='between the steps; "none" for the two-step method without QR')
+    )
     kind: Literal["two-step"] = kind_field("two-step")
 
     @property
@@ -61,17 +62,17 @@ class TwoStep(AbstractMethod):
     ) -> Trained:
         """Steps 1 and 2; a finished step 1 may be given."""
         encoded = self.encode(data)
+        # min over mu, A of |Phi(mu) A - U|
         step1 = trunk_result or self.trunk.fit(
             encoded.fields, dtype=self.dtype, key=named_key(key, "trunk"), on_step=on_step
-        )  # min over mu, A of |Phi(mu) A - U|
+        )
         encoded = encoded.after_trunk()
-        basis = encoded.fields.basis(step1, self.orthonormalise)  # Phi T orthonormal, targets R A
+        # Phi T orthonormal, targets R A
+        basis = encoded.fields.basis(step1, self.orthonormalise)
+        # min over theta of |C(theta) - R A|
         branch = self.branch if step1.status == "finished" else self.branch.with_minimal_budget()
-        unit = _loss_unit(basis, step1)
-        step2 = encoded.fit_branch(
-            branch, basis, key=named_key(key, "branch"), loss_unit=unit, on_step=on_step
-        )  # min over theta of |C(theta) - R A|
-        return _assemble(self.branch, encoded, step1, basis, step2, unit)
+        step2 = encoded.fit_branch(branch, basis, key=named_key(key, "branch"), on_step=on_step)
+        return _assemble(self.branch, encoded, step1, basis, step2)
 
     def encode(self, data: AnyData | ShardedData) -> EncodedData:
         """The data as the steps see them; `ShardedData` are never in memory at once."""
@@ -90,18 +91,12 @@ def _kind(branch: AbstractRegressor) -> str:
     return "network" if isinstance(branch, JointBranch) else getattr(branch, "kind", "network")
 
 
-def _loss_unit(basis: Basis, step1: TrunkResult) -> float:
-    """From the mean over the kept directions to the paper's |C - R A|^2 / (K (N + 1)) with Q^T Q = I."""
-    return basis.squared_length * basis.targets.shape[1] / (step1.trunk.width + 1)
-
-
 def _assemble(
     branch: AbstractRegressor,
     encoded: EncodedData,
     step1: TrunkResult,
     basis: Basis,
     step2: Regression,
-    unit: float,
 ) -> Trained:
     """The operator of both steps, and what was measured."""
     if step1.limits is None:
@@ -111,13 +106,13 @@ def _assemble(
         encoded.operator(step2.branch, step1.trunk, transform),
         worst_status(step1.status, step2.status),
         step1.history + step2.history,
-        encoded.notes | _diagnostics(encoded, step1, basis, step2, unit, _kind(branch)),
+        encoded.notes | _diagnostics(encoded, step1, basis, step2, _kind(branch)),
         step1,
     )
 
 
 def _diagnostics(
-    encoded: EncodedData, step1: TrunkResult, basis: Basis, step2: Regression, unit: float, kind: str
+    encoded: EncodedData, step1: TrunkResult, basis: Basis, step2: Regression, kind: str
 ) -> dict[str, Any]:
     return {
         "trunk": trunk_diagnostics(
@@ -130,7 +125,7 @@ def _diagnostics(
         ),
         "branch": {
             "kind": kind,
-            "loss": step2.loss * unit,
+            "loss": step2.loss * basis.loss_unit,
             "relative_loss": step2.loss / float(np.mean(basis.targets**2)),
             "seconds": step2.seconds,
             "iterations": step2.iterations,

@@ -14,8 +14,8 @@ from .console import print_json, print_table, say
 from .options import Json, Keys, Quiet, Samples, Scheduler
 
 if TYPE_CHECKING:
-    from ..data.named_arrays import AnyData
     from ..data.operator_data import OperatorData
+    from ..data.scattered_data import AnyData
     from ..data.sharded_data import ShardedData
 
 data_app = typer.Typer(help="Make, check, describe and convert data.", no_args_is_help=True, rich_markup_mode=None)

@@ -68,7 +68,7 @@ def sweep(
     """Train with every combination of some settings.
 
     Writes one table and one figure. The section [sweep] holds lists: width = [20, 40],
-    branch.encoder = ["none", "log"], seed = [0, 1, 2].
+    inputs = ["raw", "standardise"], seed = [0, 1, 2].
 
     Example: trunkfirst sweep my.toml --out runs/widths
     """

@@ -31,9 +31,21 @@ def resolve(
     for key, value in (("seed", seed), ("data.samples", samples)):
         if value is not None:
             put(given, key.split("."), value)
+    if iterations is not None and "method" in given:
+        given["method"] = _with_iterations(given["method"], iterations)
     return problem_configs(
         merge(given, parse_settings(settings)), methods=methods, preset=preset, iterations=iterations
     )
+
+
+def _with_iterations(values: dict[str, Any], iterations: int) -> dict[str, Any]:
+    """The method of a file with the iterations of the option; exchanges of active neurons are another unit."""
+    changed = {
+        key: _with_iterations(value, iterations) if isinstance(value, dict) else value
+        for key, value in values.items()
+    }
+    has_iterations = "iterations" in values and values.get("kind") != "active-neurons"
+    return changed | ({"iterations": iterations} if has_iterations else {})
 
 
 def fit_values(

@@ -226,7 +226,7 @@ def study(
     from ..problems.generate import problem_names
     from ..progress import TerminalReporter
     from ..report.study_page import write_study
-    from ..runs.environment import environment
+    from ..runs.directory import environment
     from ..runs.study import KNOWN_RATES, study as run_study
     from .console import print_json, say
     from .resolve import default_folder

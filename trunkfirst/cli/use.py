@@ -13,7 +13,7 @@ from .options import Json, Keys, Quiet, RunFolder
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..data.named_arrays import AnyData
+    from ..data.scattered_data import AnyData
     from ..networks.operator import Operator
     from ..training_summary import TrainingSummary
 
@@ -211,7 +211,7 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
     import jax.numpy as jnp
 
     from ..problems.generate import cache_folder
-    from ..runs.environment import environment
+    from ..runs.directory import environment
 
     with jax.enable_x64(True):
         has_double = bool(jnp.ones(()) + 1e-12 != 1)

@@ -11,10 +11,8 @@ import numpy as np
 from ..errors import DataError, UsageError
 from .array_checks import real_numbers
 from .operator_data import InputFunction, OperatorData, default_coordinate_names
-from .scattered_data import ScatteredData
+from .scattered_data import AnyData, ScatteredData
 
-AnyData: TypeAlias = OperatorData | ScatteredData
-"""Samples in memory."""
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 
 _REQUIRED = ("inputs", "points", "outputs")

@@ -2,7 +2,7 @@
 
 import functools as ft
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from ..errors import DataError
 from .array_checks import check_length, first_index, real_array, unique_rows
-from .operator_data import AbstractData, InputsLike
+from .operator_data import AbstractData, InputsLike, OperatorData
 
 
 class ScatteredData(AbstractData):
@@ -142,3 +142,7 @@ def _checked_point_weights(weights: object, mask: np.ndarray) -> Float[np.ndarra
     if (sums == 0).any():
         raise DataError(f"point_weights: sample {int(np.argmin(sums))} has no weight at all; give it some")
     return array / sums
+
+
+AnyData: TypeAlias = OperatorData | ScatteredData
+"""Samples in memory."""

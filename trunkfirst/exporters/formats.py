@@ -65,12 +65,10 @@ def export(
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
     >>> data = trunkfirst.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
-    >>> settings = trunkfirst.TrunkSettings((1, 20, 6), "tanh", "xavier")
-    >>> method = trunkfirst.TwoStep(
-    ...     trunkfirst.ProjectedTrunk(settings, iterations=50, starts=1), trunkfirst.LinearRidge()
-    ... )
-    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method).operator
-    >>> made = trunkfirst.export(operator, "numpy", "model.py")  # from model import predict: needs NumPy alone
+    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="raw", weights="none")
+    >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method=method).operator
+    >>> made = trunkfirst.export(operator, "numpy", "model.py")  # from model import predict: needs only NumPy
     """
     if to not in (*FORMATS, _PAGE):
         raise UnknownNameError("format", to, (*FORMATS, _PAGE))

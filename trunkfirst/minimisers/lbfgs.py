@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ..settings import kind_field, record
+from ..settings import Field, kind_field, record
 from .loop import AbstractMinimiser, AbstractObjective, Parameters, State
 
 
@@ -46,11 +46,13 @@ class LBFGS(AbstractMinimiser):
     direction is the gradient. If that does not decrease the value either, the state does not change.
     """
 
-    pairs: int = 30
-    decrease: float = 1e-4
-    curvature: float = 0.9
-    strong_evaluations: int = 4
-    evaluations_per_step: int = 12
+    pairs: int = Field(default=30, ge=1, description="steps and changes of the gradient that are remembered")
+    decrease: float = Field(default=1e-4, description="sufficient decrease, c1 of the Wolfe conditions")
+    curvature: float = Field(default=0.9, description="c2 of the Wolfe conditions")
+    strong_evaluations: int = Field(
+        default=4, description="evaluations after which the weak Wolfe conditions are enough"
+    )
+    evaluations_per_step: int = Field(default=12, ge=1, description="evaluations in a line search, at most")
     kind: Literal["l-bfgs"] = kind_field("l-bfgs")
 
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:

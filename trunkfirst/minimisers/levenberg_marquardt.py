@@ -11,7 +11,7 @@ import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..errors import UsageError
-from ..settings import kind_field, record
+from ..settings import Field, kind_field, record
 from .loop import AbstractMinimiser, AbstractObjective, Parameters, State, keep_better
 from .separable import SeparableProblem
 
@@ -27,9 +27,9 @@ class LevenbergMarquardt(AbstractMinimiser):
     the Jacobian, which does not change the gradient). A step that does not lower the value is rejected.
     """
 
-    first_damping: float = 1e-2
-    on_success: float = 0.2
-    on_failure: float = 4.0
+    first_damping: float = Field(default=1e-2, gt=0, description="damping at the start")
+    on_success: float = Field(default=0.2, gt=0, description="factor of the damping after an accepted step")
+    on_failure: float = Field(default=4.0, gt=0, description="factor of the damping after a rejected step")
     kind: Literal["levenberg-marquardt"] = kind_field("levenberg-marquardt")
 
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:

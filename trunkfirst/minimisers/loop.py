@@ -19,7 +19,7 @@ from ..distributed.mesh import replicate_like, to_local
 from ..distributed.processes import check_in_step, collective_timeout
 from ..errors import CorruptFileError, ValueRangeError
 from ..records import LogEntry
-from ..settings import record
+from ..settings import Field, record
 
 Parameters: TypeAlias = Any  # any pytree; its inexact arrays are trained
 Status: TypeAlias = Literal["finished", "interrupted", "diverged"]
@@ -98,10 +98,12 @@ class Stopping:
     network, for example, where every line search is long and finds nothing.
     """
 
-    target: float = 0.0
-    patience: int = 1000
-    gain: float = 0.01
-    stuck: int | None = None
+    target: float = Field(default=0.0, description="stop below this loss")
+    patience: int = Field(default=1000, description="iterations over which progress is measured")
+    gain: float = Field(default=0.01, description="stop where they lowered the loss by less than this share")
+    stuck: int | None = Field(
+        default=None, description="stop where this many iterations lowered it by less than a hundredth of `gain`"
+    )
 
     def is_reached(self, history: Sequence[LogEntry]) -> bool:
         """Whether to stop after the last entry of `history`."""

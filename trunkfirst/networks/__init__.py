@@ -11,7 +11,7 @@ from ..encoders import (
     QuadratureProjection,
     Standardise,
 )
-from ..output_map import Boundary, OutputMap
+from ..outputs import Boundary, OutputMap
 from .branches import (
     MATERN,
     AbstractBranchFeatures,

@@ -1,7 +1,6 @@
 """The operator: everything that is needed to predict, in physical units."""
 
 import dataclasses as dc
-import html
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -13,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..data.data_display import Panel, plot_panels
+from ..data.data_display import Panel, html_table, plot_panels
 from ..encoders import AbstractEncoder
 from ..errors import DataError, PrecisionError, UsageError
 from ..intervals import intervals_from, novelty_from
-from ..output_map import OutputMap
+from ..outputs import OutputMap
 from .branches import Branch, FeatureBranch, PredictOnlyBranch
 from .layers import Perceptron, Trunk, count_parameters
 from .storage import read_operator, write_operator
@@ -58,7 +57,8 @@ class Operator(eqx.Module):
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
     >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="standardise", weights="none")
+    >>> inputs = trunkfirst.StandardisedInputs()
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs=inputs, weights="none")
     >>> operator = trunkfirst.fit(a, a @ np.stack([np.sin(3 * x), x**2]), x[:, None], method=method).operator
     >>> operator.predict(a[:3], np.linspace(0, 1, 200)[:, None]).shape  # any points
     (3, 200)
@@ -235,11 +235,9 @@ class Operator(eqx.Module):
         return f"Operator({', '.join(f'{name}: {text}' for name, text in self._summary().items())})"
 
     def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
-            for name, text in self._summary().items()
-        )
-        return f"<table><caption>Operator</caption>{cells}</table>"
+        """The same as a table; notebooks ask for it."""
+        rows = [f"{name}: {text}" for name, text in self._summary().items()]
+        return html_table("Operator", [f"rank {self.rank}", *rows])
 
     def _summary(self) -> dict[str, str]:
         domain = self.domain or TrainingDomain()
@@ -318,7 +316,8 @@ def load(folder: Path | str) -> Operator:
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
     >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="standardise", weights="none")
+    >>> inputs = trunkfirst.StandardisedInputs()
+    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs=inputs, weights="none")
     >>> operator = trunkfirst.fit(a, a @ np.stack([np.sin(3 * x), x**2]), x[:, None], method=method).operator
     >>> folder = operator.save("model")
     >>> again = trunkfirst.load("model")

@@ -18,7 +18,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from .. import coordinates, encoders, output_map
+from .. import coordinates, encoders, outputs
 from ..errors import CorruptFileError, OutputNotWritableError, PredictOnlyError
 from ..files.integrity import atomic_write, inside, open_file, verify_manifest, write_manifest
 from ..files.text_files import parse_json, read_json, write_json
@@ -41,8 +41,8 @@ PARTS: dict[str, type] = {
         TrainingDomain,
         layers.Trunk,
         layers.Perceptron,
-        output_map.OutputMap,
-        output_map.Boundary,
+        outputs.OutputMap,
+        outputs.Boundary,
         branches.StackedBranch,
         branches.KernelBranch,
         branches.FeatureBranch,

@@ -91,6 +91,8 @@ class AbstractBranchNetwork:
             if layout.grid_shape is None:
                 raise DataError("branch: a convolution needs one input function with a grid_shape")
             *channels, width = self.hidden
+            if not channels:
+                raise SettingError("branch.convolution needs channels before the last width: hidden=[16, 32, 128]")
             return make_convolution(
                 layout.grid_shape, channels, width, activation=self.activation, dtype=dtype, key=key
             )

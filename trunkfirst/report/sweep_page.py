@@ -39,7 +39,7 @@ def write_sweep(directory: Path) -> Path:
     """Write `figures/sweep-*.svg` and `report.html` of a finished sweep from its files; return the page's path."""
     found = read_json(directory / "sweep.json")
     config = next(iter(read_json(directory / "configs.json")["configs"].values()))
-    wording = wording_for(config["problem"] or Path(config["data"]["file"]).stem)
+    wording = wording_for(config.get("problem") or Path(config["data"]["file"]).stem)
     rows = found["rows"]
     with figure_style():
         figure = _figure(found)

@@ -1,10 +1,9 @@
 """Runs: configurations carried out in folders, alone, compared with each other, or in sweeps."""
 
-from .claims import check_claims
-from .compare import Comparison, compare
+from .compare import Comparison, check_claims, compare
 from .config import RunConfig, load_config, make_config, nested, parse_settings, problem_configs
 from .diagnose import Case, Diagnosed, diagnose_run, gather_case
-from .environment import environment
+from .directory import environment
 from .more_samples import fit_more
 from .place_sensors import Placement, place_sensors
 from .resume import resume

@@ -8,7 +8,7 @@ from ..errors import SettingError, UnknownNameError, ValueRangeError
 from ..files.text_files import read_toml
 from ..method import AbstractMethod
 from ..monolithic import Monolithic, MonolithicProjected
-from ..presets import METHODS, preset_method
+from ..presets import preset_method
 from ..problems.generate import problem_names
 from ..run_data import DataSettings
 from ..settings import Field, OneOf, from_values, merge, parse_setting, put, record, to_values
@@ -47,8 +47,11 @@ class RunConfig:
 
 
 def make_config(values: dict[str, Any]) -> RunConfig:
-    """The configuration of nested values; the first thing wrong raises an error that names the key."""
-    config = from_values(RunConfig, values)
+    """The configuration of nested values; the first thing wrong raises an error that names the key.
+
+    A section without a `kind` changes the default one.
+    """
+    config = from_values(RunConfig, merge(to_values(RunConfig()), values))
     if config.problem is None and config.data.file is None:
         raise ValueRangeError("give either a problem by name or data.file")
     return config
@@ -120,11 +123,10 @@ def problem_configs(
     if wanted.get("orthonormalise") == "none" and named == "two-step":
         named = "two-step-without-qr"
     names = methods or [named]
-    wanted = {key: value for key, value in wanted.items() if key != "kind"}
-    for name in names:
-        if name not in METHODS:
-            raise UnknownNameError("method", name, METHODS)
     bases = {name: preset_method(preset, given["problem"], name) for name in names}
+    # With or without QR: the name of the method says it.
+    wanted = {key: value for key, value in wanted.items() if (key, value) != ("orthonormalise", "none")}
+    wanted.pop("kind", None)
     used = {name: _usable(base, wanted, alone=len(bases) == 1) for name, base in bases.items()}
     _check_used(wanted, list(used.values()))
     data = {"validation_share": 0.0} if preset == "paper" else {}
@@ -150,10 +152,15 @@ def _with_iterations(method: AbstractMethod, iterations: int | None) -> dict[str
 
 def _usable(base: AbstractMethod, wanted: dict[str, Any], *, alone: bool) -> dict[str, Any]:
     """The wanted settings that this method has; all of them where it is the only one, so that errors show."""
+    is_without_qr = base.name == "two-step-without-qr"
+    if alone and is_without_qr and "orthonormalise" in wanted:
+        raise SettingError("setting 'orthonormalise' has no effect on two-step-without-qr; leave it out")
     if alone:
         return wanted
     values, usable = to_values(base), {}
     for path, value in leaves(wanted):
+        if is_without_qr and path[0] == "orthonormalise":
+            continue
         one: dict[str, Any] = {}
         put(one, list(path), value)
         try:

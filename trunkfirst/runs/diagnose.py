@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Int
 from scipy.spatial import KDTree
 
-from ..data.named_arrays import AnyData
 from ..data.operator_data import OperatorData
 from ..data.read_write import read_data
-from ..data.scattered_data import ScatteredData
+from ..data.scattered_data import AnyData, ScatteredData
 from ..data.sharded_data import ShardedData
 from ..error_budget import nearest_samples
 from ..errors import DataError, UsageError

@@ -3,7 +3,10 @@
 import base64
 import contextlib
 import hashlib
+import importlib.metadata
 import math
+import os
+import platform
 import shutil
 import signal
 import tempfile
@@ -22,7 +25,7 @@ from ..checkpoints import (
     raise_interrupt,
     remember,
 )
-from ..data.named_arrays import AnyData
+from ..data.scattered_data import AnyData
 from ..data.sharded_data import ShardedData
 from ..distributed.launch import note_folder
 from ..distributed.processes import broadcast_value, is_distributed, is_leader
@@ -31,6 +34,10 @@ from ..files.integrity import CHECKPOINTS, MANIFEST, prepare_directory, remove_l
 from ..files.text_files import read_json, to_json, write_text
 
 _REQUEST = "request.json"
+_PACKAGES = ("trunkfirst", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-fem", "safetensors")
+
+# How many threads XLA and the BLAS divide sums among; empty: as many as there are cores.
+_THREADS = ("NPROC", "OPENBLAS_NUM_THREADS")
 
 
 @contextlib.contextmanager
@@ -75,8 +82,16 @@ def run_directory(
         except TrunkfirstError:
             if [path.name for path in checkpoints.iterdir()] == [_REQUEST]:
                 shutil.rmtree(checkpoints)
+                if not resumes:  # the folder is free for the corrected command
+                    _remove_files(folder)
             raise
         shutil.rmtree(checkpoints)
+
+
+def _remove_files(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_file():
+            path.unlink()
 
 
 @contextlib.contextmanager
@@ -164,3 +179,18 @@ def _sigterm_raises() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def environment() -> dict[str, Any]:
+    """Versions and devices; equal numbers can be expected only where these are equal."""
+    import jax
+
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "threads": {name: os.environ.get(name, "") for name in _THREADS},
+        "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
+        "devices": [f"{device.platform}:{device.id}" for device in jax.devices()],
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+    }

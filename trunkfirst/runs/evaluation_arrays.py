@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..data.named_arrays import AnyData
 from ..data.operator_data import OperatorData
+from ..data.scattered_data import AnyData
 from ..evaluation import Evaluation
 from ..records import EvaluationRecord
 

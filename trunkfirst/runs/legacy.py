@@ -10,14 +10,25 @@ _BASES = ("legendre", "chebyshev", "fourier")
 
 
 def is_legacy(values: dict[str, Any]) -> bool:
-    """Whether nested values are in the form of version 0.1."""
-    sections = [values.get(name) for name in ("trunk", "branch")]
-    is_old = any(isinstance(section, dict) and "architecture" in section for section in sections)
-    return is_old and isinstance(values.get("method", "two-step"), str)
+    """Whether these are all values of a configuration that version 0.1 wrote; a part of them says too little."""
+    trunk = values.get("trunk")
+    is_old = isinstance(trunk, dict) and "architecture" in trunk
+    return is_old and isinstance(values.get("method"), str) and "loss" in values
 
 
 def translate(old: dict[str, Any]) -> dict[str, Any]:
-    """The same configuration in the present form."""
+    """The same configuration in the present form.
+
+    Raises:
+        SettingError: where it is not what version 0.1 wrote.
+    """
+    try:
+        return _translated(old)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise SettingError(f"this looks like a configuration of version 0.1, but is none: {error}") from error
+
+
+def _translated(old: dict[str, Any]) -> dict[str, Any]:
     name, trunk, branch = old.get("method", "two-step"), dict(old.get("trunk", {})), dict(old.get("branch", {}))
     output, loss = dict(old.get("output", {})), dict(old.get("loss", {}))
     new = {key: old[key] for key in _OUTER if key in old}
@@ -85,7 +96,7 @@ def _trunk(section: dict[str, Any], p: float) -> dict[str, Any]:
 
 def _branch(section: dict[str, Any]) -> dict[str, Any]:
     kind = section.get("kind", "network")
-    if kind in ("kernel", "linear"):
+    if kind not in ("network", "convolution", "active-neurons", "auto"):
         return {"kind": kind}
     iterations = section.get("iterations", 6000)
     if kind == "active-neurons":

@@ -7,8 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..data.named_arrays import AnyData
-from ..data.scattered_data import ScatteredData
+from ..data.scattered_data import AnyData, ScatteredData
 from ..data.sharded_data import ShardedData
 from ..distributed.mesh import use_devices
 from ..errors import DataError, UsageError
@@ -42,7 +41,7 @@ def fit_more(
     old_config, operator = load_config(earlier / "config.toml"), load(earlier)
     old, new = _read(old_config.data), _read(config.data)
     joined(old, new)  # raises where they do not belong together
-    keeps_trunk = _is_still_good(operator, old, new, earlier, reporter)
+    keeps_trunk = is_still_good(operator, old, new, earlier, reporter)
     if keeps_trunk:
         values = config_values(old_config)
         method = {
@@ -97,7 +96,7 @@ def _kept_trunk(method: Any, operator: Operator, data: RunData) -> TrunkResult:
         return reuse_trunk(operator.trunk, method.encode(data.for_training).fields)
 
 
-def _is_still_good(operator: Operator, old: AnyData, new: AnyData, earlier: Path, reporter: Reporter) -> bool:
+def is_still_good(operator: Operator, old: AnyData, new: AnyData, earlier: Path, reporter: Reporter) -> bool:
     """Whether the earlier trunk represents the new outputs about as well as it did its own."""
     match read_json(earlier / "metrics.json"):
         case {"test": {"optimal_mean_relative_l2": float(before)}}:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data.named_arrays import AnyData
 from ..data.operator_data import OperatorData
+from ..data.scattered_data import AnyData
 from ..errors import DataError, TrunkfirstError, UnknownNameError, UsageError, ValueRangeError
 from ..networks.operator import Operator, load
 from ..run_data import RunData, load_run_data

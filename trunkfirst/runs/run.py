@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ..auto import Chosen
-from ..data.named_arrays import AnyData
 from ..data.operator_data import OperatorData
 from ..data.read_write import write_data
+from ..data.scattered_data import AnyData
 from ..distributed.mesh import use_devices
 from ..evaluation import evaluate
 from ..fields import TrunkResult
@@ -30,8 +30,7 @@ from ..settings import to_toml
 from ..training_summary import write_summary
 from ..two_step import TwoStep
 from .config import RunConfig, config_values
-from .directory import check_same_data, run_directory
-from .environment import environment
+from .directory import check_same_data, environment, run_directory
 from .evaluation_arrays import evaluation_arrays
 
 
@@ -110,7 +109,7 @@ def describe(config: RunConfig) -> str:
     """What is about to happen, with the iterations, in a line."""
     method: Any = config.method
     steps = [getattr(part, "iterations", None) for part in (method, method.trunk, method.branch)]
-    names = ("iterations", "for the trunk", "for the branch")
+    names = ("iterations", "iterations for the trunk", "for the branch")
     counts = ", ".join(f"{n:,} {name}" for n, name in zip(steps, names, strict=True) if n is not None)
     start = f"{config.name}, {method.name}, preset {config.preset}, seed {config.seed}"
     return f"{start}: {counts}" if counts else start

@@ -29,8 +29,7 @@ from ..files.text_files import read_json, write_json, write_text
 from ..progress import Reporter, Silent
 from ..run_data import load_run_data
 from .config import config_values, make_config, nested
-from .directory import run_directory
-from .environment import environment
+from .directory import environment, run_directory
 from .run import run
 from .sweep_grid import Grid, setting_text
 
