@@ -291,9 +291,10 @@ def _branch_of(method: AbstractMethod) -> AbstractRegressor:
     """The branch, or for methods that train both networks at once one of the same architecture."""
     if isinstance(method, TwoStep):
         return method.branch
-    network: Any = method.branch  # pyright: ignore[reportAttributeAccessIssue]
+    whole: Any = method
+    network = whole.branch
     architecture = {f.name: getattr(network, f.name) for f in dc.fields(network) if f.name != "stacked"}
-    return NetworkBranch(**architecture, ridge=1e-5, decay=0.0)
+    return NetworkBranch(**architecture, iterations=whole.iterations, ridge=1e-5, decay=0.0)
 
 
 def _brief(candidate: Candidate, most: int, is_auto: bool) -> Candidate:
