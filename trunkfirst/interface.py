@@ -115,7 +115,7 @@ def fit(
             devices=devices,
             data=stored,
             method=method,
-            preset="none",
+            preset="own-data",
         )
         saves = data if shares.file is None and not isinstance(data, ShardedData) else None
         outcome = run(

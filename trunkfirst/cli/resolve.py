@@ -62,7 +62,7 @@ def fit_values(
     options = {"file": None if data is None else str(data), "test_share": test_share, "keys": keys or None}
     given: dict[str, Any] = {"data": {name: value for name, value in options.items() if value is not None}}
     given |= {} if seed is None else {"seed": seed}
-    usual = {"minutes": minutes, "intervals": True, "preset": "none"}
+    usual = {"minutes": minutes, "intervals": True, "preset": "own-data"}
     values = merge(usual, nested({} if config is None else read_toml(config)))
     values = merge(merge(values, given), parse_settings(settings))
     if values.get("data", {}).get("file") is None:
