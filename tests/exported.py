@@ -16,8 +16,17 @@ import numpy as np
 import pytest
 from helpers import make_network
 
-from trunkfirst.coordinates import Coordinates, FourierFeatures, Periodic
-from trunkfirst.encoders import ELEMENTWISE, Chain, Elementwise, Identity, Parallel, Standardise
+from trunkfirst.coordinates import FourierFeatures, Periodic
+from trunkfirst.encoders import (
+    ELEMENTWISE,
+    Chain,
+    Elementwise,
+    Identity,
+    LinearProjection,
+    Parallel,
+    QuadratureProjection,
+    Standardise,
+)
 from trunkfirst.networks import (
     ACTIVATIONS,
     MATERN,
@@ -32,7 +41,6 @@ from trunkfirst.networks import (
     Trunk,
 )
 from trunkfirst.outputs import Boundary, OutputMap
-from trunkfirst.theory.known_rates import Coefficients
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.uniform(0.5, 2.0, (7, 12)), RNG.uniform(-1, 1, (5, 2))
@@ -122,14 +130,14 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "convolution 3d": lambda: convolution(2, 3, 2, channels=(3,)),
     "standardise": lambda: make(STANDARD),
     "one sensor": lambda: make(
-        Chain((Coefficients(normal(12, 1)), Standardise(normal(1), positive(1)))), features=1
+        Chain((QuadratureProjection(normal(12, 1)), Standardise(normal(1), positive(1)))), features=1
     ),
     "all positive": lambda: make(
-        Parallel((Elementwise(jnp.ones(1, bool), "log"), Coordinates(normal(11), normal(11, 3))), (1, 11)),
+        Parallel((Elementwise(jnp.ones(1, bool), "log"), LinearProjection(normal(11), normal(11, 3))), (1, 11)),
         features=4,
     ),
-    "coordinates": lambda: make(Coordinates(normal(12), normal(12, 3, seed=1)), features=3),
-    "chain": lambda: make(Chain((STANDARD, Coefficients(normal(12, 3)))), features=3),
+    "coordinates": lambda: make(LinearProjection(normal(12), normal(12, 3, seed=1)), features=3),
+    "chain": lambda: make(Chain((STANDARD, QuadratureProjection(normal(12, 3)))), features=3),
     "periodic": lambda: make(points=Periodic((0.0, 1.5))),
     "fourier": lambda: make(points=FourierFeatures(normal(4, 2))),
     "points chain": lambda: make(points=Chain((Standardise(normal(2), positive(2)), Periodic((2.0, 0.0))))),

@@ -16,7 +16,7 @@ from trunkfirst.data import OperatorData, ScatteredData
 from trunkfirst.encoders import Chain, Identity, Parallel, Standardise, StandardisedInputs
 from trunkfirst.errors import SettingError
 from trunkfirst.evaluation import evaluate
-from trunkfirst.fitting import FitResult
+from trunkfirst.method import Trained
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks import (
     FeatureBranch,
@@ -50,14 +50,14 @@ def velocity_and_pressure(samples: int, seed: int = 0) -> OperatorData:
 
 
 @pytest.fixture(scope="module")
-def result() -> FitResult:
+def result() -> Trained:
     return fit_branch(velocity_and_pressure(80), METHOD)
 
 
 # -- a fit of two channels
 
 
-def test_channels_share_a_trunk_and_have_a_scale_each(result: FitResult):
+def test_channels_share_a_trunk_and_have_a_scale_each(result: Trained):
     operator, data = result.operator, velocity_and_pressure(80)
     assert operator.channels == 2
     assert operator.output is not None
@@ -68,7 +68,7 @@ def test_channels_share_a_trunk_and_have_a_scale_each(result: FitResult):
     assert coefficients.shape == (80, 2 * operator.transform.shape[1])
 
 
-def test_known_functions_are_learned_at_new_points(result: FitResult):
+def test_known_functions_are_learned_at_new_points(result: Trained):
     inputs, x = np.random.default_rng(9).uniform(-0.9, 0.9, (20, 2)), np.linspace(0.01, 0.99, 7)
     predictions = result.operator.predict(inputs, x[:, None])
     expected = truth(inputs, x)
@@ -78,7 +78,7 @@ def test_known_functions_are_learned_at_new_points(result: FitResult):
         assert error < 1e-2
 
 
-def test_errors_by_channel(result: FitResult):
+def test_errors_by_channel(result: Trained):
     data = velocity_and_pressure(30, seed=1)
     found = evaluate(result.operator, data)
     assert found.channel_errors is not None
@@ -92,7 +92,7 @@ def test_errors_by_channel(result: FitResult):
     assert summary["channels"] == {name: errors.mean() for name, errors in found.channel_errors.items()}
 
 
-def test_the_unit_of_a_channel_does_not_matter(result: FitResult):
+def test_the_unit_of_a_channel_does_not_matter(result: Trained):
     data = velocity_and_pressure(80)
     scaled = fit_branch(dc.replace(data, outputs=data.outputs * [1e-3, 1.0]), METHOD).operator
     values = [each.predict(data.flat_inputs, data.points) for each in (result.operator, scaled)]
@@ -111,7 +111,7 @@ def test_one_axis_of_one_channel_is_no_axis():
     assert np.abs(first[..., 0] - second).max() < 1e-5
 
 
-def test_blocks_and_folding_change_nothing(result: FitResult, monkeypatch: pytest.MonkeyPatch):
+def test_blocks_and_folding_change_nothing(result: Trained, monkeypatch: pytest.MonkeyPatch):
     operator, data = dense_operator("channels"), velocity_and_pressure(30)
     whole = operator.predict(data.flat_inputs, data.points)
     assert np.allclose(operator.fold().predict(data.flat_inputs, data.points), whole, rtol=0, atol=1e-12)
@@ -211,7 +211,7 @@ def test_round_trip_to_the_bit(name: str, tmp_path: Path):
     assert np.array_equal(back.predict(inputs, points), values)
 
 
-def test_round_trip_of_a_fit(result: FitResult, tmp_path: Path):
+def test_round_trip_of_a_fit(result: Trained, tmp_path: Path):
     back = saved_and_loaded(result.operator, tmp_path)
     data = velocity_and_pressure(30)
     values = [each.predict(data.flat_inputs, data.points) for each in (result.operator, back)]

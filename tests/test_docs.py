@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,12 +85,14 @@ def test_program_of_the_readme_runs(capsys):
     assert len([line for line in block.splitlines() if line.strip()]) <= 6
     x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
     trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
-    names = {
+    inputs = trunkfirst.StandardisedInputs()
+    method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs=inputs, weights="none")
+    names: dict[str, Any] = {
         "inputs": a[:30],
         "outputs": a[:30] @ np.stack([np.sin(3 * x), x**2]),
         "points": x[:, None],
         "new_inputs": a[30:],
-        "method": trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="standardise", weights="none"),
+        "method": method,
     }
     assert "trunkfirst.fit(inputs, outputs, points)" in block
     exec(block.replace("points)", "points, method=method)", 1), names)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from trunkfirst.cli._options import Samples
 
 from trunkfirst.regressors.active_neurons import ActiveNeurons, NeuronState
 from trunkfirst.regressors.neuron_exchange import (
     Neurons,
+    Samples,
     Scores,
     exchange_gains,
     fit_output,

@@ -33,8 +33,14 @@ def parts_of(module: Any) -> set[str]:
     return names
 
 
+# Names of version 0.1, and what an export leaves out.
+NOT_EXPORTED = {"Coordinates", "Coefficients", "TrainingDomain"}
+
+
 def test_every_part_that_can_be_stored_is_among_the_tests():
-    assert set().union(*(parts_of(known(name)[0]) for name in MAKERS)) == {*storage.PARTS, "Operator"}
+    assert (
+        set().union(*(parts_of(known(name)[0]) for name in MAKERS)) == {*storage.PARTS, "Operator"} - NOT_EXPORTED
+    )
 
 
 @pytest.mark.parametrize("name", MAKERS)

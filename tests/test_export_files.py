@@ -168,7 +168,7 @@ def test_the_lines_of_the_documentation(place: Path, tmp_path: Path, call: Call,
     assert [call(*(place / "run" if word == "runs/mine" else word for word in c))[0] for c in commands] == [0] * 3
     data = read_file(place / "new.npz")
     samples = {"inputs": data.flat_inputs, "points": data.points}
-    expected = load(place / "run").predict(**samples)
+    expected = load(place / "run").predict(data.flat_inputs, data.points)
     programs = [block for kind, block in blocks if kind == "python"]
     assert len(programs) == 3
     with jax.enable_x64(True):

@@ -119,7 +119,9 @@ def test_scattered_values_stand_at_their_places(channels: int | None):
 
 def test_scattered_point_weights_have_mean_one_a_sample():
     data = uneven(point_weights=np.array([[1.0, 2, 3, 4], [1, 3, 0, 0], [1, 1, 2, 0]]))
-    weights = as_fields(data).weights
+    fields = as_fields(data)
+    assert isinstance(fields, ScatteredFields)
+    weights = fields.weights
     assert np.allclose(weights, [[0.4, 0.8, 1.2, 1.6], [0.5, 1.5, 0, 0], [0.75, 0.75, 1.5, 0]])
 
 

@@ -10,7 +10,7 @@ from trunkfirst.coordinates import Coordinates
 from trunkfirst.data import OperatorData
 from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.fitting import FitResult, prediction_intervals
+from trunkfirst.fitting import prediction_intervals
 from trunkfirst.intervals import (
     LEVELS,
     Intervals,
@@ -20,6 +20,7 @@ from trunkfirst.intervals import (
     intervals_from,
     novelty_from,
 )
+from trunkfirst.method import Trained
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.two_step import TwoStep
@@ -46,14 +47,20 @@ def surprising(samples: int, seed: int, *, channels: int | None = None) -> Opera
     return OperatorData(a, x[:, None], outputs)
 
 
+def intervals_of(data: OperatorData, method: TwoStep, result: Trained) -> Intervals:
+    found = prediction_intervals(data, method, result)
+    assert found is not None
+    return found
+
+
 @pytest.fixture(scope="module")
-def result() -> FitResult:
+def result() -> Trained:
     return fit_branch(surprising(SAMPLES, 0), METHOD)
 
 
 @pytest.fixture(scope="module")
-def intervals(result: FitResult) -> Intervals:
-    return prediction_intervals(surprising(SAMPLES, 0), METHOD, result)
+def intervals(result: Trained) -> Intervals:
+    return intervals_of(surprising(SAMPLES, 0), METHOD, result)
 
 
 def binomial(level: float, *counts: int) -> float:
@@ -92,7 +99,7 @@ def test_the_quantile_covers_as_promised(level: float):
 
 @pytest.mark.parametrize("kind", ["field", "pointwise"])
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_promise_holds_on_new_samples(result: FitResult, intervals: Intervals, level: float, kind: str):
+def test_the_promise_holds_on_new_samples(result: Trained, intervals: Intervals, level: float, kind: str):
     new = surprising(NEW, 1)
     found = intervals.coverage(result.operator.predict(new.flat_inputs, new.points), new.outputs)[f"{level:g}"]
     assert abs(found[kind] - level) < binomial(level, SAMPLES, NEW)
@@ -124,7 +131,7 @@ def test_a_level_that_is_not_known_is_refused(intervals: Intervals, level: float
 
 def test_every_channel_has_its_widths():
     data = surprising(60, 0, channels=2)
-    found = prediction_intervals(data, METHOD, fit_branch(data, METHOD))
+    found = intervals_of(data, METHOD, fit_branch(data, METHOD))
     assert found.pointwise.shape == (3, 25, 2)
     assert np.allclose(found.pointwise[..., 1], 2 * found.pointwise[..., 0], rtol=1e-3)
     assert found.half_width(np.zeros((4, 1)), 0.8).shape == (4, 2)
@@ -132,7 +139,7 @@ def test_every_channel_has_its_widths():
 
 def test_few_samples_promise_little():
     data = surprising(12, 0)
-    found = prediction_intervals(data, METHOD, fit_branch(data, METHOD, known_trunk(functions=3)))
+    found = intervals_of(data, METHOD, fit_branch(data, METHOD, known_trunk(functions=3)))
     assert np.isfinite(found.field_bound(0.9))
     assert np.isinf(found.field_bound(0.95))
 

@@ -1,7 +1,7 @@
-"""The package: its names, its version, what importing it loads, and which room knows which."""
+"""The package: its names, its version, what importing it loads, and which modules import which."""
 
 import ast
-import importlib
+import graphlib
 import importlib.metadata
 import re
 import subprocess
@@ -13,37 +13,15 @@ import pytest
 import trunkfirst
 
 ROOT = Path(trunkfirst.__file__).parent
-# From the ground up, as designed; a room imports from rooms before it alone. Not all of them are built yet.
-DESIGNED = (
-    "errors",
-    "files",
-    "distributed",
-    "workers",
-    "data",
-    "problems",
-    "devices",
-    "linear",
-    "networks",
-    "checkpoints",
-    "minimisers",
-    "regressors",
-    "training",
-    "evaluation",
-    "theory",
-    "selection",
-    "runs",
-    "estimator",
-    "report",
-    "exporters",
-    "serve",
-    "cli",
-)
-ROOMS = tuple(room for room in DESIGNED if (ROOT / room / "__init__.py").is_file())
+MODULES = {
+    ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in ROOT.rglob("*.py")
+}
 
 
 def test_public_names_are_those_listed():
     assert dir(trunkfirst) == sorted(trunkfirst.__all__)
-    assert set(trunkfirst._ROOM_OF) == set(trunkfirst.__all__) - {"__version__", "errors"}
+    assert len(set(trunkfirst.__all__)) == len(trunkfirst.__all__)
 
 
 @pytest.mark.parametrize("name", trunkfirst.__all__)
@@ -54,13 +32,6 @@ def test_every_public_name_can_be_imported(name: str):
 def test_other_names_cannot():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         trunkfirst.nothing  # noqa: B018
-
-
-@pytest.mark.parametrize("room", [room for room in ROOMS if room != "cli"])
-def test_a_room_exports_what_it_lists(room: str):
-    module = importlib.import_module(f"trunkfirst.{room}")
-    assert len(set(module.__all__)) == len(module.__all__)
-    assert all(hasattr(module, name) for name in module.__all__)
 
 
 def test_importing_loads_neither_jax_nor_scipy():
@@ -84,24 +55,43 @@ def test_version_is_the_installed_one():
     assert importlib.metadata.version("trunkfirst") == trunkfirst.__version__
 
 
-def rooms_used(path: Path) -> set[str]:
-    """Rooms that a file imports from, anywhere in it."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level == 2 and node.module:
-            found.add(node.module.split(".")[0])
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            assert not any(name.split(".")[0] == "trunkfirst" for name in names), f"{path} imports itself by name"
+def imports_of(name: str) -> set[str]:
+    """The modules of the package that a module imports, anywhere in it but for the checker of types alone."""
+    path, found = MODULES[name], set[str]()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    only_types = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ]
+    ignored = {id(inner) for node in only_types for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not node.level or id(node) in ignored:
+            continue
+        parts = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+        stem = ".".join([*parts[: len(parts) + 1 - node.level], *([node.module] if node.module else [])])
+        names = {f"{stem}.{alias.name}" for alias in node.names} & set(MODULES) or {stem}
+        found |= names & set(MODULES) - {"trunkfirst"}
     return found
 
 
-def test_every_room_is_in_the_plan():
-    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(ROOMS)
+def test_modules_import_downwards_only():
+    """A module can be put above all that it imports: there are no cycles."""
+    graph = {name: imports_of(name) for name in MODULES if MODULES[name].name != "__init__.py"}
+    order = list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
+    assert (
+        order.index("trunkfirst.settings")
+        < order.index("trunkfirst.two_step")
+        < order.index("trunkfirst.interface")
+    )
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_import_downwards_only(room: str):
-    below = {*DESIGNED[: DESIGNED.index(room)], "_version"}
-    for path in (ROOT / room).glob("*.py"):
-        assert rooms_used(path) <= below, path
+def test_the_package_imports_itself_by_relative_names():
+    for path in MODULES.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            absolute = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else absolute
+            assert not any(each.split(".")[0] == "trunkfirst" for each in names), path
+
+
+def test_no_file_name_is_used_twice():
+    names = [path.name for path in MODULES.values() if path.name != "__init__.py"]
+    assert sorted(set(names)) == sorted(names)

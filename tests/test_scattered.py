@@ -158,6 +158,8 @@ def test_the_basis_is_orthonormal_over_the_pooled_points():
     Phi, A, fields = known_basis(smooth()[0])
     basis = scattered_basis(Phi, A, fields)
     Q = Phi @ basis.transform
+    assert basis.condition is not None
+    assert basis.transform is not None
     margin = 10 * basis.condition * np.finfo(float).eps  # Phi T has the roundings of Phi times its condition
     assert np.allclose(Q.T @ Q / len(Q), np.eye(Q.shape[1]), rtol=0, atol=margin)
     assert np.sqrt(np.mean(residuals(Q, basis.targets, fields) ** 2)) < 1e-4

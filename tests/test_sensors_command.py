@@ -13,8 +13,8 @@ from own_problems import Call, antiderivative, known_trunk, linear_layer
 
 from trunkfirst.files import read_csv, read_npz, write_manifest
 from trunkfirst.networks import Boundary, Identity, Operator, OutputMap, load
-from trunkfirst.runs import read_memory
 from trunkfirst.runs.place_sensors import measured_functions, measured_outputs
+from trunkfirst.training_summary import read_summary
 
 COUNT = 14
 METHODS = pytest.mark.parametrize("method", ["christoffel", "pivoted", "exchange"])
@@ -22,7 +22,7 @@ METHODS = pytest.mark.parametrize("method", ["christoffel", "pivoted", "exchange
 
 def basis_of(run: Path) -> np.ndarray:
     with jax.enable_x64(True):
-        return np.asarray(load(run).basis(read_memory(run).points))
+        return np.asarray(load(run).basis(read_summary(run).points))
 
 
 def weighted_fit(functions: np.ndarray, values: np.ndarray, chosen: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -40,7 +40,7 @@ def test_a_prediction_is_known_from_the_sensors(call: Call, place: Path, tmp_pat
     )
     assert (code, err) == (0, "")
     found, arrays = json.loads(printed), read_npz(out)
-    points = read_memory(place / "run").points
+    points = read_summary(place / "run").points
     np.testing.assert_array_equal(arrays["points"], points[arrays["indices"]])
     assert arrays["weights"].shape == (COUNT,)
     assert found["distinct"] == len(np.unique(arrays["indices"]))

@@ -17,9 +17,8 @@ from own_problems import Call
 pytest.importorskip("starlette", reason="the server needs the extra serve")
 pytest.importorskip("uvicorn", reason="the server needs the extra serve")
 
-from trunkfirst.cli.commands import app as application
 from trunkfirst.errors import MissingExtraError, UsageError
-from trunkfirst.serve import Limits, serve
+from trunkfirst.serve import Limits, app as application, serve
 from trunkfirst.serve.app import make_app
 
 TOKEN = "a token of many letters"

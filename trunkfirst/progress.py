@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import Terminated, TrunkfirstError
-from .records import LogEntry
+
+if TYPE_CHECKING:
+    from .records import LogEntry
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -26,7 +28,7 @@ class Reporter(Protocol):
     def on_samples(self, done: int, total: int) -> None:
         """This many samples have been solved."""
 
-    def on_step(self, step: LogEntry) -> None:
+    def on_step(self, step: "LogEntry") -> None:
         """A line of the training log."""
 
 
@@ -39,7 +41,7 @@ class Silent:
     def on_samples(self, done: int, total: int) -> None:
         """Nothing."""
 
-    def on_step(self, step: LogEntry) -> None:
+    def on_step(self, step: "LogEntry") -> None:
         """Nothing."""
 
 
@@ -98,7 +100,7 @@ class TerminalReporter:
         """Show the progress of solving samples."""
         self._show("data", done, total, f"{done:,} of {total:,} samples", None)
 
-    def on_step(self, step: LogEntry) -> None:
+    def on_step(self, step: "LogEntry") -> None:
         """Show the progress of training."""
         note = f"loss {step.best_loss:.2e}  rate {step.rate:.1e}"
         first = self._first.get(step.stage, step)
