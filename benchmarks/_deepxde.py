@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
 
 os.environ["DDE_BACKEND"] = "pytorch"
 try:

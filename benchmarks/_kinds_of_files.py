@@ -17,11 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.io
 
-from trunkfirst.data import OperatorData, ShardFolder, read_data, write_data
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.read_write import read_data, write_data
+from trunkfirst.data.sharded_data import ShardFolder
 from trunkfirst.encoders import fit_standardise
 from trunkfirst.errors import TrunkfirstError
-from trunkfirst.files import read_json, verify_manifest, write_hdf5, write_manifest, write_text
-from trunkfirst.networks import Operator, Perceptron, Trunk, load, save
+from trunkfirst.files.hdf5 import write_hdf5
+from trunkfirst.files.integrity import verify_manifest, write_manifest
+from trunkfirst.files.text_files import read_json, write_text
+from trunkfirst.networks.layers import Perceptron, Trunk
+from trunkfirst.networks.operator import Operator, load, save
 from trunkfirst.report.run_files import read_experiment
 from trunkfirst.runs.config import load_config, make_config
 from trunkfirst.settings import to_toml

@@ -16,12 +16,12 @@ import jax.random as jr
 import numpy as np
 from _common import environment, make_run_config
 
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.fields import Fields
 from trunkfirst.fitting import fit_method
 from trunkfirst.losses import BranchCoefficients, OutputLoss
-from trunkfirst.minimisers import minimise
-from trunkfirst.regressors import InputLayout
+from trunkfirst.minimisers.loop import minimise
+from trunkfirst.regressors.base import InputLayout
 from trunkfirst.run_data import load_run_data
 
 GOAL = 1.5

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from trunkfirst.problems import get_problem
 from trunkfirst.problems.finite_elements import one
+from trunkfirst.problems.generate import get_problem
 from trunkfirst.problems.nonlinear_darcy import fine_profiles
 
 try:

@@ -20,7 +20,8 @@ from _common import PAPER_PROBLEMS, Stopwatch, Table, add_problems, options_for,
 from profile_trunk import make_search
 
 from trunkfirst.checkpoints import keep_checkpoints
-from trunkfirst.minimisers import LBFGS, minimise
+from trunkfirst.minimisers.lbfgs import LBFGS
+from trunkfirst.minimisers.loop import minimise
 
 EVERY, DEFAULT = 1.0, 30.0
 

@@ -25,8 +25,8 @@ from _common import Table, options_for, publish
 
 from trunkfirst.cli.commands import main as trunkfirst
 from trunkfirst.errors import CorruptFileError
-from trunkfirst.files import verify_manifest
-from trunkfirst.networks import load
+from trunkfirst.files.integrity import verify_manifest
+from trunkfirst.networks.operator import load
 
 Check = Callable[[Path], str | None]
 """What is said about a damaged folder; None if nothing is noticed."""

@@ -18,12 +18,14 @@ import numpy as np
 from _common import Stopwatch, Table, draw_curves, make_run_config, options_for, publish
 
 from trunkfirst.fields import Fields
-from trunkfirst.linear import compress
+from trunkfirst.linear.low_rank import compress
 from trunkfirst.losses import FreeCoefficients, OutputLoss
-from trunkfirst.minimisers import LBFGS, AbstractMinimiser, AbstractObjective, Adam, minimise
+from trunkfirst.minimisers.adam import Adam
+from trunkfirst.minimisers.lbfgs import LBFGS
+from trunkfirst.minimisers.loop import AbstractMinimiser, AbstractObjective, minimise
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.networks import Trunk
-from trunkfirst.problems import get_problem
+from trunkfirst.networks.layers import Trunk
+from trunkfirst.problems.generate import get_problem
 
 PROBLEM = get_problem("multiple-inputs")
 BLOCK = 90_000  # samples assembled and compressed at a time

@@ -18,7 +18,7 @@ import numpy as np
 from _common import PAPER_PROBLEMS, Stopwatch, Table, draw_curves, make_run_config, options_for, publish
 from _two_step import prepared_data, run_share
 
-from trunkfirst.linear import relative_errors
+from trunkfirst.linear.orthonormalise import relative_errors
 
 GOALS = {"nonlinear-conductivity": 20, "discontinuous-conductivity": 1000, "multiple-inputs": 100}  # at 100 s
 MOST_SAMPLES = 1000  # where there are more, DeepXDE's Adam takes batches of this size

@@ -37,11 +37,13 @@ from _common import Table, options_for, publish
 from fuzz_readers import mutate
 
 from trunkfirst.encoders import Elementwise
-from trunkfirst.files import write_manifest
+from trunkfirst.files.integrity import write_manifest
 from trunkfirst.intervals import LEVELS, Intervals, fit_novelty
-from trunkfirst.networks import Operator, Perceptron, Trunk, save
-from trunkfirst.serve import JSON, NPZ, Limits, make_server
+from trunkfirst.networks.layers import Perceptron, Trunk
+from trunkfirst.networks.operator import Operator, save
 from trunkfirst.serve.app import make_app
+from trunkfirst.serve.requests import JSON, NPZ, Limits
+from trunkfirst.serve.server import make_server
 from trunkfirst.training_summary import TrainingSummary, write_summary
 
 SLOW = 2.0  # seconds, which count as a fault

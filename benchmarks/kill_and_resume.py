@@ -29,7 +29,7 @@ from _common import Table, options_for, publish
 from trunkfirst import fields, fitting
 from trunkfirst.cli import train
 from trunkfirst.cli.commands import main as command
-from trunkfirst.files import sha256_of, verify_manifest
+from trunkfirst.files.integrity import sha256_of, verify_manifest
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.problems import generate
 from trunkfirst.regressors.network import NetworkBranch

@@ -20,7 +20,8 @@ import scipy.optimize
 from _common import Table, draw_curves, make_run_config, options_for, publish
 
 from trunkfirst.encode import encode
-from trunkfirst.minimisers import LBFGS, AbstractObjective, minimise
+from trunkfirst.minimisers.lbfgs import LBFGS
+from trunkfirst.minimisers.loop import AbstractObjective, minimise
 from trunkfirst.run_data import load_run_data
 
 NETWORKS = {"relu": {"initialisation": "he"}, "tanh": {"initialisation": "xavier"}}

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 from _common import Stopwatch, Table, options_for, publish
 
-from trunkfirst.linear import one_blas_thread
+from trunkfirst.linear.blocked_qr import one_blas_thread
 
 
 def main(argv: Sequence[str] | None = None) -> None:

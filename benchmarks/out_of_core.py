@@ -28,8 +28,10 @@ from _common import Table, draw_curves, options_for, publish
 from peak_memory import peak
 
 import trunkfirst
-from trunkfirst.data import InputFunction, OperatorData, read_data, write_shards
-from trunkfirst.problems import get_problem
+from trunkfirst.data.operator_data import InputFunction, OperatorData
+from trunkfirst.data.read_write import read_data
+from trunkfirst.data.sharded_data import write_shards
+from trunkfirst.problems.generate import get_problem
 from trunkfirst.run_data import DataSettings
 from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run

@@ -21,8 +21,9 @@ import numpy as np
 from _common import PAPER_PROBLEMS, Stopwatch, Table, add_problems, make_run_config, options_for, publish
 
 from trunkfirst.encode import encode
-from trunkfirst.minimisers import LBFGS, AbstractObjective, Parameters, minimise, solve_ridge
-from trunkfirst.minimisers.loop import advance
+from trunkfirst.minimisers.lbfgs import LBFGS
+from trunkfirst.minimisers.loop import AbstractObjective, Parameters, advance, minimise
+from trunkfirst.minimisers.separable import solve_ridge
 from trunkfirst.run_data import load_run_data
 
 DTYPE = np.dtype(np.float64)

@@ -27,11 +27,12 @@ from typing import Any
 import numpy as np
 from _common import CLOCKS, Table, make_run_config, options_for, publish
 
-from trunkfirst.linear import relative_errors
-from trunkfirst.problems import NonlinearConductivity, nonlinear_darcy
-from trunkfirst.problems.nonlinear_problems import cosine, set_up
+from trunkfirst.linear.orthonormalise import relative_errors
+from trunkfirst.problems import nonlinear_darcy
+from trunkfirst.problems.nonlinear_problems import NonlinearConductivity, cosine, set_up
 from trunkfirst.runs.run import run
-from trunkfirst.serve import JSON, NPZ, Predictor
+from trunkfirst.serve.predictor import Predictor
+from trunkfirst.serve.requests import JSON, NPZ
 
 PROBLEM = "nonlinear-conductivity"
 EQUATION = NonlinearConductivity()

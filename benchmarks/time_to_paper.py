@@ -21,7 +21,7 @@ from _two_step import prepared_data, run_share, shorten
 
 from trunkfirst.encode import encode
 from trunkfirst.method import named_key
-from trunkfirst.minimisers import LogEntry
+from trunkfirst.records import LogEntry
 
 TARGETS = {"nonlinear-conductivity": 2.11e-7, "discontinuous-conductivity": 4.14e-4, "multiple-inputs": 2.9e-4}
 FIRST_SHARES = {"fast": 1 / 64, "paper": 1 / 256}  # 39 iterations of Adam on 90,000 samples take minutes

@@ -30,8 +30,9 @@ from _common import Table, options_for, publish
 from trunkfirst.distributed.mesh import use_devices
 from trunkfirst.distributed.processes import is_leader, join_processes, leave_processes
 from trunkfirst.fields import Fields
-from trunkfirst.linear import compress
-from trunkfirst.minimisers import Adam, minimise
+from trunkfirst.linear.low_rank import compress
+from trunkfirst.minimisers.adam import Adam
+from trunkfirst.minimisers.loop import minimise
 from trunkfirst.network_trunk import NetworkTrunk
 
 # Name: processes, devices in each.

@@ -15,9 +15,10 @@ import numpy as np
 
 import trunkfirst
 from trunkfirst.encoders import AbstractEncoder
-from trunkfirst.linear import compress
-from trunkfirst.minimisers import AbstractFeatures, SeparableProblem, minimise
-from trunkfirst.networks import Perceptron, Trunk
+from trunkfirst.linear.low_rank import compress
+from trunkfirst.minimisers.loop import minimise
+from trunkfirst.minimisers.separable import AbstractFeatures, SeparableProblem
+from trunkfirst.networks.layers import Perceptron, Trunk
 
 
 class Gaussians(AbstractEncoder):

@@ -18,7 +18,7 @@ from own_problems import OPTIONS, Call, antiderivative
 
 from trunkfirst.cli import train
 from trunkfirst.cli.commands import main
-from trunkfirst.data import write_data
+from trunkfirst.data.read_write import write_data
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Tests compile much and compute little.
@@ -90,8 +90,8 @@ def served_run(server_bench: Any, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture(scope="module")
 def app(served_run: Path) -> Any:
     """The server of that folder, without a socket."""
-    from trunkfirst.serve import Limits
     from trunkfirst.serve.app import make_app
+    from trunkfirst.serve.requests import Limits
 
     return make_app(served_run, limits=Limits())
 

@@ -8,11 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from helpers import make_network
 
-from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encoders import Elementwise, Identity
 from trunkfirst.evaluation import evaluate
-from trunkfirst.files import write_json, write_manifest, write_npz
-from trunkfirst.networks import Operator, Trunk, save
+from trunkfirst.files.integrity import write_manifest
+from trunkfirst.files.npz import write_npz
+from trunkfirst.files.text_files import write_json
+from trunkfirst.networks.layers import Trunk
+from trunkfirst.networks.operator import Operator, save
 from trunkfirst.outputs import Boundary, OutputMap
 from trunkfirst.runs.evaluation_arrays import evaluation_arrays
 from trunkfirst.training_summary import summarise, write_summary

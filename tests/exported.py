@@ -27,19 +27,18 @@ from trunkfirst.encoders import (
     QuadratureProjection,
     Standardise,
 )
-from trunkfirst.networks import (
-    ACTIVATIONS,
+from trunkfirst.networks.branches import (
     MATERN,
     ConvolutionFeatures,
     FeatureBranch,
     KernelBranch,
     LayerFeatures,
-    Operator,
     ProductFeatures,
     SkipFeatures,
     StackedBranch,
-    Trunk,
 )
+from trunkfirst.networks.layers import ACTIVATIONS, Trunk
+from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
 
 RNG = np.random.default_rng(0)

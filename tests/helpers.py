@@ -11,17 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import AnyData, OperatorData, ShardedData, read_data
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.read_write import read_data
+from trunkfirst.data.scattered_data import AnyData
+from trunkfirst.data.sharded_data import ShardedData
 from trunkfirst.encode import make_fields
 from trunkfirst.encoders import Identity, RawInputs
 from trunkfirst.fields import AbstractFields
 from trunkfirst.fitting import fit_method
-from trunkfirst.linear import QR
+from trunkfirst.linear.orthonormalise import QR
 from trunkfirst.method import Trained
-from trunkfirst.minimisers import Adam
+from trunkfirst.minimisers.adam import Adam
 from trunkfirst.monolithic import Monolithic
-from trunkfirst.networks import Operator, Perceptron, StackedBranch, Trunk
-from trunkfirst.regressors import BranchNetwork, JointBranch
+from trunkfirst.networks.branches import StackedBranch
+from trunkfirst.networks.layers import Perceptron, Trunk
+from trunkfirst.networks.operator import Operator
+from trunkfirst.regressors.network import BranchNetwork, JointBranch
 from trunkfirst.trunks import JointTrunk, TrunkNetwork
 from trunkfirst.two_step import TwoStep
 

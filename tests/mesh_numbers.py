@@ -19,7 +19,7 @@ from helpers import BRANCH, TRUNK, as_fields, make_network, waves
 
 from trunkfirst import stream
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import ShardedData, ShardFolder, write_shards
+from trunkfirst.data.sharded_data import ShardedData, ShardFolder, write_shards
 from trunkfirst.distributed.mesh import replicate_like, use_devices
 from trunkfirst.distributed.processes import (
     gather_in_order,
@@ -32,8 +32,12 @@ from trunkfirst.encoders import RawInputs, StandardisedInputs
 from trunkfirst.evaluation import evaluate
 from trunkfirst.fields import Fields
 from trunkfirst.fitting import fit_method
-from trunkfirst.linear import QR, RowFactor, compress, low_rank, tall_qr
-from trunkfirst.minimisers import Adam, minimise
+from trunkfirst.linear import low_rank
+from trunkfirst.linear.blocked_qr import tall_qr
+from trunkfirst.linear.low_rank import RowFactor, compress
+from trunkfirst.linear.orthonormalise import QR
+from trunkfirst.minimisers.adam import Adam
+from trunkfirst.minimisers.loop import minimise
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.regressors import base
 from trunkfirst.regressors.network import NetworkBranch, RegressionLoss, spread_loss

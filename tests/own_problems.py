@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from helpers import make_network
 
-from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.fitting import fit_method
 from trunkfirst.method import Trained
-from trunkfirst.networks import Operator, Perceptron, Trunk, load, save
+from trunkfirst.networks.layers import Perceptron, Trunk
+from trunkfirst.networks.operator import Operator, load, save
 from trunkfirst.trunks import reuse_trunk
 from trunkfirst.two_step import TwoStep
 

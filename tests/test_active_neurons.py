@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import DataError, ValueRangeError
-from trunkfirst.minimisers import LogEntry
-from trunkfirst.networks import Perceptron
+from trunkfirst.networks.layers import Perceptron
+from trunkfirst.records import LogEntry
 from trunkfirst.regressors.active_neurons import ActiveNeurons
 
 SMALL = ActiveNeurons(width=12, iterations=6)

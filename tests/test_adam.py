@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from trunkfirst.minimisers import AbstractObjective, Adam, Minimised, Parameters, minimise
+from trunkfirst.minimisers.adam import Adam
+from trunkfirst.minimisers.loop import AbstractObjective, Minimised, Parameters, minimise
 
 START = np.array([1.0, -2.0, 0.5])
 

@@ -10,7 +10,9 @@ import pytest
 
 from trunkfirst.encoders import Identity
 from trunkfirst.errors import PredictOnlyError, SettingError, UsageError
-from trunkfirst.networks import Operator, PredictOnlyBranch, Trunk, make_perceptron, save
+from trunkfirst.networks.branches import PredictOnlyBranch
+from trunkfirst.networks.layers import Trunk, make_perceptron
+from trunkfirst.networks.operator import Operator, save
 from trunkfirst.regressors.sklearn import Sklearn
 
 

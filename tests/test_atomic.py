@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import OutputNotWritableError
-from trunkfirst.files import atomic_write, remove_leftovers, write_mat, write_npz, write_text
+from trunkfirst.files.integrity import atomic_write, remove_leftovers
+from trunkfirst.files.mat import write_mat
+from trunkfirst.files.npz import write_npz
+from trunkfirst.files.text_files import write_text
 
 
 def write_half(path: Path, error: BaseException) -> None:

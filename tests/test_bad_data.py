@@ -13,7 +13,7 @@ import scipy.io
 from helpers import read_file
 from own_problems import Call
 
-from trunkfirst.data import read_data, write_data
+from trunkfirst.data.read_write import read_data, write_data
 from trunkfirst.errors import (
     CorruptFileError,
     DataError,

@@ -15,24 +15,25 @@ from helpers import arrays_of, central_difference, has_same_bits, make_network, 
 from own_problems import DOUBLE, fit_branch, saved_and_loaded
 
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encoders import Identity, PerInput, RawInputs, StandardisedInputs
 from trunkfirst.errors import SettingError
 from trunkfirst.evaluation import evaluate
-from trunkfirst.minimisers import Adam, SeparableProblem
+from trunkfirst.minimisers.adam import Adam
+from trunkfirst.minimisers.separable import SeparableProblem
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.networks import (
+from trunkfirst.networks.branches import (
     AbstractBranchFeatures,
     FeatureBranch,
     LayerFeatures,
-    Operator,
     ProductFeatures,
     SkipFeatures,
-    Trunk,
     make_convolution,
 )
-from trunkfirst.regressors import BranchNetwork, InputLayout
-from trunkfirst.regressors.network import HiddenFeatures, NetworkBranch
+from trunkfirst.networks.layers import Trunk
+from trunkfirst.networks.operator import Operator
+from trunkfirst.regressors.base import InputLayout
+from trunkfirst.regressors.network import BranchNetwork, HiddenFeatures, NetworkBranch
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.two_step import TwoStep
 

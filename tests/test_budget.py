@@ -12,18 +12,18 @@ from helpers import make_network
 from own_problems import fit_branch
 
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encoders import Identity, RawInputs
 from trunkfirst.error_budget import ErrorBudget, error_budget, input_weights, nearest_samples
 from trunkfirst.errors import DataError
-from trunkfirst.linear import QR
-from trunkfirst.minimisers import Adam
-from trunkfirst.networks import Operator, Perceptron, Trunk
+from trunkfirst.linear.orthonormalise import QR
+from trunkfirst.minimisers.adam import Adam
+from trunkfirst.networks.layers import Perceptron, Trunk
+from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
 from trunkfirst.regressors.ridge import Kernel, Linear
-from trunkfirst.theory import Diagnosis, Evidence, check_assumptions, diagnose, gather_evidence
-from trunkfirst.theory.assumptions import sensor_gap_rate
-from trunkfirst.theory.remedies import branch_shares, trunk_shares
+from trunkfirst.theory.assumptions import check_assumptions, sensor_gap_rate
+from trunkfirst.theory.remedies import Diagnosis, Evidence, branch_shares, diagnose, gather_evidence, trunk_shares
 from trunkfirst.trunks import JointTrunk
 from trunkfirst.two_step import TwoStep
 

@@ -12,21 +12,17 @@ from helpers import has_same_bits, make_network
 from own_problems import fit_branch, saved_and_loaded
 
 from trunkfirst.coordinates import Coordinates, FourierFeatures, Periodic
-from trunkfirst.data import OperatorData, ScatteredData
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.scattered_data import ScatteredData
 from trunkfirst.encoders import Chain, Identity, Parallel, Standardise, StandardisedInputs
 from trunkfirst.errors import SettingError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.method import Trained
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.networks import (
-    FeatureBranch,
-    LayerFeatures,
-    Operator,
-    ProductFeatures,
-    SkipFeatures,
-    Trunk,
-    operator as operator_module,
-)
+from trunkfirst.networks import operator as operator_module
+from trunkfirst.networks.branches import FeatureBranch, LayerFeatures, ProductFeatures, SkipFeatures
+from trunkfirst.networks.layers import Trunk
+from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, Output, OutputMap
 from trunkfirst.regressors.ridge import Kernel
 from trunkfirst.two_step import TwoStep

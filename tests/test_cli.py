@@ -19,10 +19,11 @@ import trunkfirst
 from trunkfirst import progress, run_data, runs
 from trunkfirst.cli import train
 from trunkfirst.cli.commands import app, main
-from trunkfirst.data import OperatorData
-from trunkfirst.files import read_json, verify_manifest
-from trunkfirst.networks import load
-from trunkfirst.problems import make_data
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.files.integrity import verify_manifest
+from trunkfirst.files.text_files import read_json
+from trunkfirst.networks.operator import load
+from trunkfirst.problems.generate import make_data
 
 NAME = "nonlinear-conductivity"
 DATA_COMMANDS = (("data", "make"), ("data", "info"), ("data", "check"), ("data", "convert"))

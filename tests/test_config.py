@@ -10,15 +10,16 @@ from sklearn.linear_model import Ridge
 from trunkfirst.cli.resolve import resolve
 from trunkfirst.encoders import BasisInputs, RawInputs, StandardisedInputs
 from trunkfirst.errors import SettingError, TrunkfirstError, UnknownNameError, UsageError, ValueRangeError
-from trunkfirst.files import read_toml
-from trunkfirst.linear import QR, SVD
+from trunkfirst.files.text_files import read_toml
+from trunkfirst.linear.orthonormalise import QR, SVD
 from trunkfirst.losses import Batches
-from trunkfirst.minimisers import Adam
+from trunkfirst.minimisers.adam import Adam
 from trunkfirst.monolithic import Monolithic
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.presets import preset_method
-from trunkfirst.problems import problem_names
-from trunkfirst.regressors import AutoBranch, JointBranch, Sklearn
+from trunkfirst.problems.generate import problem_names
+from trunkfirst.regressors.network import AutoBranch, JointBranch
+from trunkfirst.regressors.sklearn import Sklearn
 from trunkfirst.runs.config import RunConfig, load_config, make_config
 from trunkfirst.settings import from_values, merge, parse_setting, put, to_toml, to_values
 from trunkfirst.trunks import JointTrunk

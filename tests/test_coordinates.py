@@ -11,7 +11,7 @@ from helpers import has_same_bits, make_network, waves
 from own_problems import DOUBLE, fit_branch, known_trunk, saved_and_loaded
 
 from trunkfirst.coordinates import Coordinates, FourierFeatures, Periodic
-from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encoders import (
     Chain,
     Identity,
@@ -27,7 +27,8 @@ from trunkfirst.encoders import (
 from trunkfirst.errors import DataError, SettingError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.networks import Operator, Trunk
+from trunkfirst.networks.layers import Trunk
+from trunkfirst.networks.operator import Operator
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.two_step import TwoStep
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from own_problems import Call
 
-from trunkfirst.files import update_manifest
+from trunkfirst.files.integrity import update_manifest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PARTS = {"config.toml", "environment.json", "history.jsonl", "metrics.json", "training.npz", "MANIFEST.sha256"}

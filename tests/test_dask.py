@@ -16,7 +16,8 @@ from trunkfirst import runs
 from trunkfirst.distributed import pools
 from trunkfirst.distributed.pools import Lost, on_cluster
 from trunkfirst.errors import ClusterError, MissingExtraError, SolveError, ValueRangeError
-from trunkfirst.problems import RandomConductivity, make_data, output_points
+from trunkfirst.problems.generate import make_data, output_points
+from trunkfirst.problems.random_conductivity import RandomConductivity
 
 PROBLEM = "random-conductivity"
 SHARD, SHARDS = 5, 8

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trunkfirst.data import InputFunction, OperatorData, Split, scattered_from_lists, write_shards
+from trunkfirst.data.operator_data import InputFunction, OperatorData, Split
+from trunkfirst.data.scattered_data import scattered_from_lists
+from trunkfirst.data.sharded_data import write_shards
 from trunkfirst.errors import DataError, TrunkfirstError, ValueRangeError
 
 GOOD: dict[str, Any] = {

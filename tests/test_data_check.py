@@ -11,15 +11,11 @@ import pytest
 from helpers import read_file
 from own_problems import Call
 
-from trunkfirst.data import (
-    OperatorData,
-    ScatteredData,
-    check_data,
-    scattered_from_lists,
-    spectrum,
-    write_data,
-)
-from trunkfirst.linear import trunk_limit
+from trunkfirst.data.data_check import check_data, spectrum
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.read_write import write_data
+from trunkfirst.data.scattered_data import ScatteredData, scattered_from_lists
+from trunkfirst.linear.low_rank import trunk_limit
 
 SAMPLES, POINTS = 30, 40
 rng = np.random.default_rng(0)

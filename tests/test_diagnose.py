@@ -15,16 +15,22 @@ from helpers import make_network
 from own_problems import Call, antiderivative, fit_branch, known_trunk
 
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import OperatorData, read_data, scattered_from_lists, write_data
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.read_write import read_data, write_data
+from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.encoders import RawInputs, fit_standardise
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
-from trunkfirst.files import read_json, read_npz, verify_manifest, write_json, write_manifest, write_text
-from trunkfirst.minimisers import Adam
-from trunkfirst.networks import Operator, OutputMap, Trunk, load, save
-from trunkfirst.problems import make_data
-from trunkfirst.regressors import Linear
-from trunkfirst.report import write_report
+from trunkfirst.files.integrity import verify_manifest, write_manifest
+from trunkfirst.files.npz import read_npz
+from trunkfirst.files.text_files import read_json, write_json, write_text
+from trunkfirst.minimisers.adam import Adam
+from trunkfirst.networks.layers import Trunk
+from trunkfirst.networks.operator import Operator, load, save
+from trunkfirst.outputs import OutputMap
+from trunkfirst.problems.generate import make_data
+from trunkfirst.regressors.ridge import Linear
+from trunkfirst.report.pages import write_report
 from trunkfirst.run_data import load_run_data
 from trunkfirst.runs import diagnose as diagnose_module
 from trunkfirst.runs.config import load_config, make_config
@@ -76,7 +82,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports are drawn, slowly, in one test."""
-    monkeypatch.setattr("trunkfirst.report.write_report", lambda folder: folder / "report.html")
+    monkeypatch.setattr("trunkfirst.report.pages.write_report", lambda folder: folder / "report.html")
 
 
 def without_test_share(run: Path) -> Path:

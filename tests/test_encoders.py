@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from helpers import waves, with_inputs
 
-from trunkfirst.data import InputFunction
+from trunkfirst.data.operator_data import InputFunction
 from trunkfirst.encoders import BasisInputs, Identity, basis_coefficients, fit_standardise
 from trunkfirst.errors import DataError, TrunkfirstError, UnknownNameError
 

@@ -13,18 +13,17 @@ import pytest
 from helpers import make_network
 
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.linear import QR
-from trunkfirst.networks import Perceptron
-from trunkfirst.theory import (
-    DiskFields,
-    SlopeBall,
-    SobolevBall,
+from trunkfirst.linear.orthonormalise import QR
+from trunkfirst.networks.layers import Perceptron
+from trunkfirst.theory.input_spaces import DiskFields, SlopeBall, SobolevBall
+from trunkfirst.theory.interpolation import (
     branch_lipschitz,
     interpolating_branch,
     interpolating_trunk,
-    truncate,
+    smallest_gap,
+    spread_direction,
 )
-from trunkfirst.theory.interpolation import smallest_gap, spread_direction
+from trunkfirst.theory.rates import truncate
 
 # Of a sum over 20 blocks, each of at most five terms of size 1.
 ROUNDING = 16 * 20 * np.finfo(float).eps

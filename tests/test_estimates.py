@@ -7,18 +7,16 @@ from legendre import bumps, lobatto, polynomials
 from scipy.spatial.distance import cdist
 
 from trunkfirst.errors import DataError, ValueRangeError
-from trunkfirst.linear import trunk_limit
-from trunkfirst.theory import (
-    best_basis,
-    christoffel,
+from trunkfirst.linear.low_rank import trunk_limit
+from trunkfirst.theory.estimates import (
     coefficient_lipschitz,
     fill_distances,
-    fit_slope,
     generalisation_errors,
-    n_term_decay,
     operator_lipschitz,
     sensor_gaps,
 )
+from trunkfirst.theory.optimal_sensors import christoffel
+from trunkfirst.theory.rates import best_basis, fit_slope, n_term_decay
 
 Y, OMEGA = lobatto(80)
 

@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import trunkfirst
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import DataError, PrecisionError, UnknownNameError, ValueRangeError, WidthError
 from trunkfirst.sizing import with_sizes
 

@@ -8,8 +8,9 @@ from helpers import fitted, make_network, waves
 
 from trunkfirst.encoders import Identity
 from trunkfirst.evaluation import Evaluation, conditional_optimum, evaluate
-from trunkfirst.linear import projection, relative_errors
-from trunkfirst.networks import Operator, Trunk
+from trunkfirst.linear.orthonormalise import projection, relative_errors
+from trunkfirst.networks.layers import Trunk
+from trunkfirst.networks.operator import Operator
 
 METHODS = pytest.mark.parametrize("method", ["two-step", "two-step-without-qr", "monolithic"])
 WEIGHTS = np.random.default_rng(0).uniform(0.5, 1.5, 30)

@@ -19,9 +19,12 @@ from own_problems import Call
 from scipy.spatial import KDTree
 
 from trunkfirst.errors import CorruptFileError, UsageError
-from trunkfirst.exporters import explorer_fields, explorer_page, export
-from trunkfirst.files import read_npz, write_manifest, write_npz
-from trunkfirst.networks import Operator, load
+from trunkfirst.exporters import explorer_fields
+from trunkfirst.exporters.explorer import explorer_page
+from trunkfirst.exporters.formats import export
+from trunkfirst.files.integrity import write_manifest
+from trunkfirst.files.npz import read_npz, write_npz
+from trunkfirst.networks.operator import Operator, load
 from trunkfirst.training_summary import read_summary
 
 

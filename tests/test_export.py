@@ -19,8 +19,13 @@ from helpers import make_network
 
 from trunkfirst.encoders import Identity
 from trunkfirst.errors import UsageError
-from trunkfirst.exporters import to_javascript, to_numpy, to_onnx, to_stablehlo, trace
-from trunkfirst.networks import ACTIVATIONS, Operator, Trunk, storage
+from trunkfirst.exporters.formats import to_stablehlo
+from trunkfirst.exporters.jaxpr import trace
+from trunkfirst.exporters.onnx import to_onnx
+from trunkfirst.exporters.scripts import to_javascript, to_numpy
+from trunkfirst.networks import storage
+from trunkfirst.networks.layers import ACTIVATIONS, Trunk
+from trunkfirst.networks.operator import Operator
 
 # -- every part in every format
 

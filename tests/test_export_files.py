@@ -20,8 +20,9 @@ from own_problems import Call
 
 from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.errors import MissingExtraError, PrecisionError, PredictOnlyError, UnknownNameError, UsageError
-from trunkfirst.exporters import export
-from trunkfirst.networks import PredictOnlyBranch, load
+from trunkfirst.exporters.formats import export
+from trunkfirst.networks.branches import PredictOnlyBranch
+from trunkfirst.networks.operator import load
 
 
 class Mean:

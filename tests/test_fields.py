@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers import as_fields, waves
 
-from trunkfirst.data import OperatorData, ScatteredData, scattered_from_lists
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.scattered_data import ScatteredData, scattered_from_lists
 from trunkfirst.encode import make_fields
 from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.fields import Fields

@@ -22,24 +22,18 @@ from trunkfirst.errors import (
     SettingError,
     TrunkfirstError,
 )
-from trunkfirst.files import (
-    integrity,
-    npz,
+from trunkfirst.files import integrity, npz
+from trunkfirst.files.integrity import (
     prepare_directory,
-    read_json,
-    read_mat,
-    read_npz,
-    read_toml,
     sha256_of,
-    to_json,
     update_manifest,
     verify_manifest,
     verify_run,
-    write_json,
     write_manifest,
-    write_npz,
-    write_text,
 )
+from trunkfirst.files.mat import read_mat
+from trunkfirst.files.npz import read_npz, write_npz
+from trunkfirst.files.text_files import read_json, read_toml, to_json, write_json, write_text
 
 # -- output folders
 

@@ -14,14 +14,16 @@ from own_problems import OPTIONS, Call, antiderivative
 
 from trunkfirst import auto
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import InputFunction, OperatorData
+from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encode import encode
 from trunkfirst.encoders import RawInputs
-from trunkfirst.files import read_json, sha256_of
+from trunkfirst.files.integrity import sha256_of
+from trunkfirst.files.text_files import read_json
 from trunkfirst.method import AbstractMethod
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.progress import Silent
-from trunkfirst.regressors import AutoBranch, Kernel, NetworkBranch
+from trunkfirst.regressors.network import AutoBranch, NetworkBranch
+from trunkfirst.regressors.ridge import Kernel
 from trunkfirst.run_data import DataSettings, split_data
 from trunkfirst.runs.config import make_config
 from trunkfirst.settings import from_values, to_toml, to_values

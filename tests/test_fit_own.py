@@ -13,14 +13,17 @@ from helpers import read_file
 from own_problems import OPTIONS, SETTINGS, Call, antiderivative, shared_data
 
 from trunkfirst import runs, sizing
-from trunkfirst.data import AnyData, InputFunction, ScatteredData, write_data
+from trunkfirst.data.operator_data import InputFunction
+from trunkfirst.data.read_write import write_data
+from trunkfirst.data.scattered_data import AnyData, ScatteredData
 from trunkfirst.errors import DataError, UsageError
-from trunkfirst.files import read_json, verify_manifest
+from trunkfirst.files.integrity import verify_manifest
+from trunkfirst.files.text_files import read_json
 from trunkfirst.method import AbstractMethod
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.networks import load
+from trunkfirst.networks.operator import load
 from trunkfirst.progress import Silent
-from trunkfirst.regressors import AutoBranch, NetworkBranch
+from trunkfirst.regressors.network import AutoBranch, NetworkBranch
 from trunkfirst.run_data import read_samples
 from trunkfirst.runs.config import RunConfig, make_config, nested
 from trunkfirst.runs.more_samples import is_still_good, joined

@@ -11,7 +11,10 @@ from helpers import make_network, make_operator
 
 from trunkfirst.encoders import Identity
 from trunkfirst.errors import DataError
-from trunkfirst.networks import Operator, PredictOnlyBranch, Trunk, operator as operator_module
+from trunkfirst.networks import operator as operator_module
+from trunkfirst.networks.branches import PredictOnlyBranch
+from trunkfirst.networks.layers import Trunk
+from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
 
 RNG = np.random.default_rng(0)

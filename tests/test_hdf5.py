@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import CorruptFileError, MissingExtraError, TrunkfirstError, UnsafeFileError
-from trunkfirst.files import integrity, read_hdf5, write_hdf5
+from trunkfirst.files import integrity
+from trunkfirst.files.hdf5 import read_hdf5, write_hdf5
 
 
 def test_without_h5py_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import DataError, ValueRangeError
-from trunkfirst.theory import AbstractInputSpace, DiskFields, SlopeBall, SobolevBall
+from trunkfirst.theory.input_spaces import AbstractInputSpace, DiskFields, SlopeBall, SobolevBall
 
 
 def square(side: int) -> np.ndarray:

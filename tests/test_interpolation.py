@@ -10,18 +10,24 @@ import pytest
 from helpers import make_network, waves
 from scipy.spatial.distance import cdist
 
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.encoders import Identity
 from trunkfirst.errors import DataError, UnknownNameError, UsageError, ValueRangeError
-from trunkfirst.linear import QR, principal_directions, trunk_limit
-from trunkfirst.networks import ACTIVATIONS, Identity, Operator, Perceptron, Trunk, load, save
-from trunkfirst.theory import (
+from trunkfirst.linear.low_rank import principal_directions, trunk_limit
+from trunkfirst.linear.orthonormalise import QR
+from trunkfirst.networks.layers import ACTIVATIONS, Perceptron, Trunk
+from trunkfirst.networks.operator import Operator, load, save
+from trunkfirst.theory.interpolation import (
+    MAX_SLOPES,
+    REPAIRS,
     branch_lipschitz,
     interpolating_branch,
     interpolating_trunk,
     shallow_interpolating_trunk,
+    smallest_gap,
+    spread_direction,
     zero_loss_operator,
 )
-from trunkfirst.theory.interpolation import MAX_SLOPES, REPAIRS, smallest_gap, spread_direction
 
 EPS = np.finfo(float).eps
 MAKERS: dict[str, Callable[..., Trunk]] = {

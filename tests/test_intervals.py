@@ -7,7 +7,7 @@ import pytest
 from own_problems import fit_branch, known_trunk
 
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.fitting import prediction_intervals

@@ -16,14 +16,17 @@ from test_sharded_data import in_blocks
 
 from trunkfirst import fields as fields_module, stream
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import OperatorData, ShardedData, write_shards
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.sharded_data import ShardedData, write_shards
 from trunkfirst.encode import encode
 from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.fitting import fit_method
-from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser, blocked_qr, leverage_sample
-from trunkfirst.minimisers import solve_ridge, solve_ridge_in_blocks
+from trunkfirst.linear import blocked_qr
+from trunkfirst.linear.low_rank import leverage_sample
+from trunkfirst.linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
+from trunkfirst.minimisers.separable import solve_ridge, solve_ridge_in_blocks
 from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
 from trunkfirst.outputs import Output
 from trunkfirst.regressors import base

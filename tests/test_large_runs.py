@@ -14,10 +14,10 @@ from test_resume import Crash, Work, assert_same, config_of, work
 from test_sharded_data import spoil
 
 from trunkfirst import memory, stream
-from trunkfirst.data import write_data
+from trunkfirst.data.read_write import write_data
 from trunkfirst.errors import CorruptFileError, DataError, MemoryNeedError, UsageError
-from trunkfirst.files import read_json
-from trunkfirst.linear import RowFactor
+from trunkfirst.files.text_files import read_json
+from trunkfirst.linear.low_rank import RowFactor
 from trunkfirst.run_data import load_run_data
 from trunkfirst.runs.resume import resume
 from trunkfirst.runs.run import run
@@ -127,10 +127,12 @@ import numpy as np
 import dataclasses as dc
 import jax
 from test_large import METHOD, TRUNK
-from trunkfirst.data import OperatorData, write_shards
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.sharded_data import write_shards
 from trunkfirst import stream
 from trunkfirst.fitting import fit_method
-from trunkfirst.regressors import Linear, base
+from trunkfirst.regressors.ridge import Linear
+from trunkfirst.regressors import base
 
 jax.config.update("jax_disable_most_optimizations", True)
 METHOD = dc.replace(METHOD, trunk=dc.replace(TRUNK, iterations=2), branch=Linear())

@@ -19,7 +19,8 @@ import pytest
 from own_problems import OPTIONS, Call, antiderivative
 from test_mesh import ENVIRONMENT, TESTS, alone, assert_close, assert_same_numbers
 
-from trunkfirst.data import write_data, write_shards
+from trunkfirst.data.read_write import write_data
+from trunkfirst.data.sharded_data import write_shards
 from trunkfirst.distributed.launch import Launch, launch
 from trunkfirst.distributed.processes import (
     broadcast_value,
@@ -28,7 +29,8 @@ from trunkfirst.distributed.processes import (
     leader_first,
 )
 from trunkfirst.errors import CorruptFileError, LostProcessError, UsageError
-from trunkfirst.files import read_json, sha256_of, verify_manifest
+from trunkfirst.files.integrity import sha256_of, verify_manifest
+from trunkfirst.files.text_files import read_json
 
 __all__ = ["alone"]  # a fixture
 OURS = {"TRUNKFIRST_PROCESSES": "4", "TRUNKFIRST_PROCESS": "3", "TRUNKFIRST_COORDINATOR": "a:1"}

@@ -9,15 +9,10 @@ import pytest
 import scipy.optimize
 
 from trunkfirst.errors import UsageError
-from trunkfirst.minimisers import (
-    LBFGS,
-    AbstractObjective,
-    LevenbergMarquardt,
-    SeparableProblem,
-    Stopping,
-    minimise,
-)
-from trunkfirst.minimisers.loop import advance
+from trunkfirst.minimisers.lbfgs import LBFGS
+from trunkfirst.minimisers.levenberg_marquardt import LevenbergMarquardt
+from trunkfirst.minimisers.loop import AbstractObjective, Stopping, advance, minimise
+from trunkfirst.minimisers.separable import SeparableProblem
 
 
 class Rosenbrock(AbstractObjective):

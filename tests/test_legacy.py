@@ -19,24 +19,19 @@ from trunkfirst.encoders import (
     StandardisedInputs,
 )
 from trunkfirst.errors import DataError, SettingError, UnknownNameError
-from trunkfirst.files import read_json
-from trunkfirst.linear import QR, SVD
+from trunkfirst.files.text_files import read_json
+from trunkfirst.linear.orthonormalise import QR, SVD
 from trunkfirst.losses import Batches
-from trunkfirst.minimisers import Adam, LevenbergMarquardt
+from trunkfirst.minimisers.adam import Adam
+from trunkfirst.minimisers.levenberg_marquardt import LevenbergMarquardt
 from trunkfirst.monolithic import Monolithic, MonolithicProjected
 from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
-from trunkfirst.networks import load
+from trunkfirst.networks.operator import load
 from trunkfirst.outputs import Output
 from trunkfirst.presets import preset_method
-from trunkfirst.regressors import (
-    ActiveNeurons,
-    AutoBranch,
-    BranchNetwork,
-    JointBranch,
-    Kernel,
-    Linear,
-    NetworkBranch,
-)
+from trunkfirst.regressors.active_neurons import ActiveNeurons
+from trunkfirst.regressors.network import AutoBranch, BranchNetwork, JointBranch, NetworkBranch
+from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.runs.config import load_config, make_config, nested, parse_settings
 from trunkfirst.settings import to_toml
 from trunkfirst.trunks import JointTrunk, TrunkNetwork

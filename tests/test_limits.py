@@ -5,7 +5,7 @@ import pytest
 from helpers import METHODS, waves
 
 from trunkfirst.fitting import fit_method
-from trunkfirst.linear import is_limited_by_network, trunk_limit, trunk_limit_bounds
+from trunkfirst.linear.low_rank import is_limited_by_network, trunk_limit, trunk_limit_bounds
 
 SHAPES = pytest.mark.parametrize("shape", [(100, 15), (15, 100), (20, 20)], ids=["tall", "wide", "square"])
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers import as_fields, central_difference, make_network, random_like, waves
 
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.losses import (
     AbstractFactors,
@@ -23,7 +23,7 @@ from trunkfirst.losses import (
     OutputLoss,
     make_loss,
 )
-from trunkfirst.networks import Trunk
+from trunkfirst.networks.layers import Trunk
 from trunkfirst.regressors.network import RegressionLoss
 
 SAMPLES, POINTS = 6, 9

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trunkfirst.linear import RowFactor, compress, low_rank
+from trunkfirst.linear import low_rank
+from trunkfirst.linear.low_rank import RowFactor, compress
 
 
 def outputs_of(samples: int, points: int, rank: int, *, seed: int = 0) -> np.ndarray:

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trunkfirst.data import InputFunction, OperatorData, scattered_from_lists
+from trunkfirst.data.operator_data import InputFunction, OperatorData
+from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.errors import CorruptFileError, DataError
 from trunkfirst.intervals import Intervals
 from trunkfirst.training_summary import TrainingSummary, read_summary, summarise, write_summary

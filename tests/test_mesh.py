@@ -14,7 +14,8 @@ import pytest
 
 from trunkfirst.distributed.mesh import current_mesh, shard_rows, use_devices
 from trunkfirst.errors import UsageError
-from trunkfirst.linear import QR, compress
+from trunkfirst.linear.low_rank import compress
+from trunkfirst.linear.orthonormalise import QR
 
 TESTS = Path(__file__).parent
 CLOSE = (

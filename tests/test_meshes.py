@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.problems import Triangulation, get_problem, grid_square, triangulate_square
+from trunkfirst.problems.generate import get_problem
+from trunkfirst.problems.meshes import Triangulation, grid_square, triangulate_square
 
 PAPER_SIZES = [
     ("nonlinear-conductivity", 2049),

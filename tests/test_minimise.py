@@ -16,12 +16,12 @@ from test_separable import problem as separable
 
 from trunkfirst.checkpoints import keep_checkpoints
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.minimisers import (
-    LBFGS,
+from trunkfirst.minimisers.adam import Adam
+from trunkfirst.minimisers.lbfgs import LBFGS
+from trunkfirst.minimisers.levenberg_marquardt import LevenbergMarquardt
+from trunkfirst.minimisers.loop import (
     AbstractMinimiser,
     AbstractObjective,
-    Adam,
-    LevenbergMarquardt,
     Minimised,
     Parameters,
     Stopping,

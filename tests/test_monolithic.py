@@ -11,9 +11,9 @@ from helpers import BRANCH, PLAIN, TRUNK, fitted, has_same_bits, monolithic, wav
 from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DivergedError, UsageError, WidthError
 from trunkfirst.fitting import FitResult, fit_method
-from trunkfirst.minimisers import LogEntry
 from trunkfirst.monolithic import MonolithicProjected
-from trunkfirst.networks import StackedBranch
+from trunkfirst.networks.branches import StackedBranch
+from trunkfirst.records import LogEntry
 
 DATA = waves()
 

@@ -12,15 +12,8 @@ import pytest
 from helpers import central_difference, has_same_bits, make_network, random_like
 
 from trunkfirst.errors import TrunkfirstError, UnknownNameError, ValueRangeError
-from trunkfirst.networks import (
-    ACTIVATIONS,
-    Perceptron,
-    StackedBranch,
-    Trunk,
-    count_parameters,
-    make_perceptron,
-    rounded,
-)
+from trunkfirst.networks.branches import StackedBranch
+from trunkfirst.networks.layers import ACTIVATIONS, Perceptron, Trunk, count_parameters, make_perceptron, rounded
 
 FORMULAS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda z: np.maximum(z, 0),

@@ -11,7 +11,9 @@ from helpers import central_difference, fitted, make_operator, random_like, wave
 
 from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.errors import DataError, PrecisionError, UsageError
-from trunkfirst.networks import Operator, TrainingDomain, operator as operator_module
+from trunkfirst.networks import operator as operator_module
+from trunkfirst.networks.operator import Operator
+from trunkfirst.networks.training_domain import TrainingDomain
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 2))

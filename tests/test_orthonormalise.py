@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import DataError
-from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser, smallest_sufficient_rank
+from trunkfirst.linear.orthonormalise import QR, SVD, AbstractOrthonormaliser, smallest_sufficient_rank
 
 POINTS = 60
 KINDS = pytest.mark.parametrize("kind", [QR, SVD])

@@ -11,15 +11,15 @@ from helpers import has_same_bits, make_network
 from own_problems import DOUBLE, fit_branch, saved_and_loaded
 
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.encode import make_fields
 from trunkfirst.encoders import Identity, RawInputs
 from trunkfirst.errors import DataError, SettingError, TrunkfirstError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.fields import Searched
-from trunkfirst.minimisers import SeparableProblem
+from trunkfirst.minimisers.separable import SeparableProblem
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.networks import Trunk
+from trunkfirst.networks.layers import Trunk
 from trunkfirst.outputs import Boundary, Output, OutputMap
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.two_step import TwoStep

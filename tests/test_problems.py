@@ -11,16 +11,10 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import SolveError, UnknownNameError, ValueRangeError
-from trunkfirst.problems import (
-    DiscontinuousConductivity,
-    MultipleInputs,
-    NonlinearConductivity,
-    cache_folder,
-    generate,
-    get_problem,
-    make_data,
-    problem_names,
-)
+from trunkfirst.problems import generate
+from trunkfirst.problems.discontinuous_conductivity import DiscontinuousConductivity
+from trunkfirst.problems.generate import cache_folder, get_problem, make_data, problem_names
+from trunkfirst.problems.nonlinear_problems import MultipleInputs, NonlinearConductivity
 
 CLASSES = {c.name: c for c in (NonlinearConductivity, DiscontinuousConductivity, MultipleInputs)}
 
@@ -264,7 +258,7 @@ SCRIPT = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 print("start of the script")
-from trunkfirst.problems import make_data
+from trunkfirst.problems.generate import make_data
 data = make_data("nonlinear-conductivity", samples=126, workers=2, cache=sys.argv[1])
 make_data("random-conductivity", samples=1, cache=sys.argv[1])
 assert __file__.endswith("script.py")

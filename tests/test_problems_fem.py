@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from trunkfirst.problems import MultipleInputs, Triangulation, get_problem, grid_square, triangulate_square
 from trunkfirst.problems.discontinuous_conductivity import bottom_flux, disk_diffusion, in_disk
 from trunkfirst.problems.finite_elements import p1_basis, solve_poisson, sum_elements, to_skfem
+from trunkfirst.problems.generate import get_problem
+from trunkfirst.problems.meshes import Triangulation, grid_square, triangulate_square
 from trunkfirst.problems.nonlinear_darcy import QuadraticDarcy, coarse_profiles, fine_profiles
+from trunkfirst.problems.nonlinear_problems import MultipleInputs
 
 SIDES = (9, 17, 33)
 

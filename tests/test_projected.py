@@ -9,7 +9,7 @@ from helpers import as_fields, waves
 
 from trunkfirst.auto import encoding_candidates
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.encoders import (
     Chain,
     PredictiveInputs,
@@ -22,11 +22,12 @@ from trunkfirst.evaluation import evaluate, kernel_baseline
 from trunkfirst.fields import Fields, Searched
 from trunkfirst.fitting import fit_method
 from trunkfirst.losses import BilinearProblem, make_loss
-from trunkfirst.minimisers import LBFGS, SeparableProblem
+from trunkfirst.minimisers.lbfgs import LBFGS
+from trunkfirst.minimisers.separable import SeparableProblem
 from trunkfirst.monolithic import MonolithicProjected
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.outputs import relative_weights
-from trunkfirst.regressors import InputLayout
+from trunkfirst.regressors.base import InputLayout
 from trunkfirst.regressors.network import BranchNetwork, JointBranch, NetworkBranch, _sample_rows
 from trunkfirst.trials import Candidate, aligned_trial, measure
 from trunkfirst.trunks import JointTrunk, TrunkNetwork

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from test_problems_fem import order, series
 
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import SolveError, ValueRangeError
-from trunkfirst.problems import finite_elements, get_problem, grid_square, make_data, random_conductivity
+from trunkfirst.problems import finite_elements, random_conductivity
+from trunkfirst.problems.generate import get_problem, make_data
+from trunkfirst.problems.meshes import grid_square
 from trunkfirst.problems.random_conductivity import (
     MODES,
     cell_diffusion,

@@ -12,10 +12,12 @@ import pytest
 import scipy.io
 from helpers import read_file
 
-from trunkfirst.data import AnyData, InputFunction, OperatorData, ScatteredData, read_data, write_data
 from trunkfirst.data.named_arrays import arrays_from_data
+from trunkfirst.data.operator_data import InputFunction, OperatorData
+from trunkfirst.data.read_write import read_data, write_data
+from trunkfirst.data.scattered_data import AnyData, ScatteredData
 from trunkfirst.errors import DataError
-from trunkfirst.files import read_npz, write_npz
+from trunkfirst.files.npz import read_npz, write_npz
 
 rng = np.random.default_rng(0)
 PLAIN = OperatorData(rng.normal(size=(3, 5)), rng.normal(size=(4, 2)), rng.normal(size=(3, 4)))
@@ -299,8 +301,9 @@ def test_reading_and_checking_load_no_jax(tmp_path: Path):
     write_npz(tmp_path / "a.npz", arrays())
     script = """
 import sys
-from trunkfirst.data import check_data, read_data, write_data
-from trunkfirst.cli import main
+from trunkfirst.data.data_check import check_data
+from trunkfirst.data.read_write import read_data, write_data
+from trunkfirst.cli.commands import main
 write_data(read_data("a.npz"), "b.npz")
 check_data("b.npz")
 for command in (["check", "b.npz", "--quiet"], ["convert", "b.npz", "c.npz"]):

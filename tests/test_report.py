@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from report_runs import rows, spoil, write_comparison, write_run
 
-from trunkfirst.report import write_report
+from trunkfirst.report.pages import write_report
 
 HOSTILE = '<script>alert("1")</script> $x^{$ & "quoted"'
 

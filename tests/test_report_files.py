@@ -11,8 +11,8 @@ import pytest
 from report_runs import grid, metrics, rows, spoil, write_comparison, write_run
 
 from trunkfirst.errors import CorruptFileError, DataError
-from trunkfirst.report import write_report
 from trunkfirst.report.figures import band, mean_and_spread
+from trunkfirst.report.pages import write_report
 from trunkfirst.report.run_files import Curve, best_on_common_steps, read_run
 from trunkfirst.report.tables import scientific
 
@@ -148,7 +148,7 @@ def test_numbers_have_three_digits(value: float | None, text: str):
 def test_report_imports_neither_jax_nor_pyplot(tmp_path: Path):
     write_run(tmp_path / "run")
     code = (
-        "import sys; from pathlib import Path; from trunkfirst.report import write_report; "
+        "import sys; from pathlib import Path; from trunkfirst.report.pages import write_report; "
         f"assert 'matplotlib' not in sys.modules; write_report(Path({str(tmp_path / 'run')!r})); "
         "assert not {'jax', 'matplotlib.pyplot'} & sys.modules.keys()"
     )

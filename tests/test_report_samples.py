@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from report_runs import grid, spoil, write_comparison, write_run
 
-from trunkfirst.data import InputFunction, OperatorData, scattered_from_lists
+from trunkfirst.data.operator_data import InputFunction, OperatorData
+from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.errors import CorruptFileError
 from trunkfirst.evaluation import Evaluation
-from trunkfirst.report import write_report
+from trunkfirst.report.pages import write_report
 from trunkfirst.runs.evaluation_arrays import evaluation_arrays
 
 # -- error maps

@@ -11,8 +11,8 @@ import pytest
 from report_runs import metrics, rows, write_comparison, write_run
 
 from trunkfirst.errors import CorruptFileError
-from trunkfirst.files import verify_manifest
-from trunkfirst.report import write_report
+from trunkfirst.files.integrity import verify_manifest
+from trunkfirst.report.pages import write_report
 from trunkfirst.report.run_files import read_run
 
 RATIO = "Trunk loss ÷ lowest loss"

@@ -16,9 +16,11 @@ from own_problems import Call, antiderivative
 from test_runs import Listening
 
 from trunkfirst.checkpoints import Journal, Snapshot, checkpointed_step, keep_checkpoints
-from trunkfirst.data import write_data
+from trunkfirst.data.read_write import write_data
 from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, UsageError
-from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
+from trunkfirst.files.integrity import sha256_of, verify_manifest
+from trunkfirst.files.npz import read_npz
+from trunkfirst.files.text_files import read_json
 from trunkfirst.minimisers import loop
 from trunkfirst.regressors.active_neurons import ActiveNeurons
 from trunkfirst.runs.compare import compare

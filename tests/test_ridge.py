@@ -12,7 +12,9 @@ import scipy.special
 
 from trunkfirst.encoders import Identity
 from trunkfirst.errors import SolveError, ValueRangeError
-from trunkfirst.networks import MATERN, KernelBranch, Operator, Trunk, load, make_perceptron, save
+from trunkfirst.networks.branches import MATERN, KernelBranch
+from trunkfirst.networks.layers import Trunk, make_perceptron
+from trunkfirst.networks.operator import Operator, load, save
 from trunkfirst.regressors.ridge import Kernel, KernelProblem, Linear, _LinearProblem
 
 

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from helpers import has_same_bits, waves
 
-from trunkfirst.data import OperatorData, Split
+from trunkfirst.data.operator_data import OperatorData, Split
 from trunkfirst.errors import DivergedError, OutputExistsError, WidthError
-from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
-from trunkfirst.networks import load
+from trunkfirst.files.integrity import sha256_of, verify_manifest
+from trunkfirst.files.npz import read_npz
+from trunkfirst.files.text_files import read_json
+from trunkfirst.networks.operator import load
 from trunkfirst.presets import preset_method
 from trunkfirst.progress import Silent
 from trunkfirst.run_data import RunData

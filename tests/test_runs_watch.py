@@ -9,7 +9,9 @@ import pytest
 from test_runs import DATA, SPLIT, Listening, changed, config_of, prepared
 
 from trunkfirst import fitting
-from trunkfirst.files import read_json, read_npz, sha256_of, verify_manifest
+from trunkfirst.files.integrity import sha256_of, verify_manifest
+from trunkfirst.files.npz import read_npz
+from trunkfirst.files.text_files import read_json
 from trunkfirst.fitting import precision_warnings
 from trunkfirst.regressors import active_neurons
 from trunkfirst.runs.run import run

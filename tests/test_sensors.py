@@ -7,7 +7,7 @@ import pytest
 from legendre import bumps, known_christoffel, lobatto, polynomials
 
 from trunkfirst.errors import DataError, ValueRangeError
-from trunkfirst.theory import (
+from trunkfirst.theory.optimal_sensors import (
     Christoffel,
     SensorLadder,
     Sensors,

@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 from own_problems import Call, antiderivative, known_trunk, linear_layer
 
-from trunkfirst.files import read_csv, read_npz, write_manifest
-from trunkfirst.networks import Boundary, Identity, Operator, OutputMap, load
+from trunkfirst.encoders import Identity
+from trunkfirst.files.integrity import write_manifest
+from trunkfirst.files.npz import read_npz
+from trunkfirst.files.text_files import read_csv
+from trunkfirst.networks.operator import Operator, load
+from trunkfirst.outputs import Boundary, OutputMap
 from trunkfirst.runs.place_sensors import measured_functions, measured_outputs
 from trunkfirst.training_summary import read_summary
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trunkfirst.minimisers import AbstractFeatures, SeparableProblem, solve_ridge
+from trunkfirst.minimisers.separable import AbstractFeatures, SeparableProblem, solve_ridge
 
 
 class Cosines(AbstractFeatures):

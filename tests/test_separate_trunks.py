@@ -8,14 +8,14 @@ import pytest
 from helpers import as_fields, make_network
 
 from trunkfirst.coordinates import Coordinates
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import SettingError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.fitting import fit_method
-from trunkfirst.minimisers import worst_status
+from trunkfirst.minimisers.loop import worst_status
 from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
-from trunkfirst.networks import side_by_side
+from trunkfirst.networks.layers import side_by_side
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.settings import from_values
 from trunkfirst.sizing import with_sizes

@@ -14,17 +14,16 @@ from trunkfirst.training_summary import read_summary
 pytest.importorskip("starlette", reason="the server needs the extra serve")
 pytest.importorskip("uvicorn", reason="the server needs the extra serve")
 
-from trunkfirst.networks import Operator
-from trunkfirst.serve import Limits
+from trunkfirst.networks.operator import Operator
 from trunkfirst.serve.app import make_app
-from trunkfirst.serve.requests import json_of
+from trunkfirst.serve.requests import Limits, json_of
 
 RNG = np.random.default_rng(1)
 
 
 @pytest.fixture(scope="module")
 def operator(served_run: Path) -> Operator:
-    from trunkfirst.networks import load
+    from trunkfirst.networks.operator import load
 
     return load(served_run)
 

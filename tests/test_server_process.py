@@ -20,7 +20,8 @@ import pytest
 pytest.importorskip("starlette", reason="the server needs the extra serve")
 pytest.importorskip("uvicorn", reason="the server needs the extra serve")
 
-from trunkfirst.serve import Limits, make_server
+from trunkfirst.serve.requests import Limits
+from trunkfirst.serve.server import make_server
 
 RNG = np.random.default_rng(0)
 INPUTS = RNG.uniform(1, 2, (5, 3))
@@ -40,7 +41,8 @@ def as_json(**arrays: Any) -> str:
 
 PROGRAM = """
 import json, sys
-from trunkfirst.serve import Limits, serve
+from trunkfirst.serve.requests import Limits
+from trunkfirst.serve.server import serve
 serve(sys.argv[1], port=0, limits=Limits(**json.loads(sys.argv[2])), on_start=lambda url: print(url, flush=True))
 """
 

@@ -18,8 +18,10 @@ pytest.importorskip("starlette", reason="the server needs the extra serve")
 pytest.importorskip("uvicorn", reason="the server needs the extra serve")
 
 from trunkfirst.errors import MissingExtraError, UsageError
-from trunkfirst.serve import Limits, app as application, serve
+from trunkfirst.serve import app as application
 from trunkfirst.serve.app import make_app
+from trunkfirst.serve.requests import Limits
+from trunkfirst.serve.server import serve
 
 TOKEN = "a token of many letters"
 MANY = "2,100,000 numbers are asked for; at most 2,000,000"

@@ -14,19 +14,12 @@ import pytest
 from helpers import waves
 from own_problems import Call
 
-from trunkfirst.data import (
-    InputFunction,
-    OperatorData,
-    ShardedData,
-    ShardFolder,
-    check_data,
-    read_data,
-    shard_data,
-    sharded_data as shards_module,
-    write_data,
-    write_shards,
-)
+from trunkfirst.data import sharded_data as shards_module
+from trunkfirst.data.data_check import check_data
 from trunkfirst.data.named_arrays import arrays_from_data
+from trunkfirst.data.operator_data import InputFunction, OperatorData
+from trunkfirst.data.read_write import read_data, shard_data, write_data
+from trunkfirst.data.sharded_data import ShardedData, ShardFolder, write_shards
 from trunkfirst.errors import (
     CorruptFileError,
     DataError,
@@ -35,7 +28,7 @@ from trunkfirst.errors import (
     OutputNotWritableError,
     UsageError,
 )
-from trunkfirst.files import map_npz, read_npz, write_npz
+from trunkfirst.files.npz import map_npz, read_npz, write_npz
 
 PLAIN = waves(23)
 
@@ -397,7 +390,7 @@ def test_checks_look_at_all_ranges(tmp_path: Path):
 MEMORY = """
 import resource, sys
 import numpy as np
-from trunkfirst.data import read_data, shard_data
+from trunkfirst.data.read_write import read_data, shard_data
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 if sys.argv[1] == "convert":
     shard_data(sys.argv[2], sys.argv[3])

@@ -16,8 +16,9 @@ from helpers import fitted, has_same_bits, make_operator, waves
 
 from trunkfirst.encoders import Identity, QuadratureProjection, fit_standardise
 from trunkfirst.errors import CorruptFileError, OutputNotWritableError
-from trunkfirst.files import sha256_of, update_manifest
-from trunkfirst.networks import Operator, TrainingDomain, load, save
+from trunkfirst.files.integrity import sha256_of, update_manifest
+from trunkfirst.networks.operator import Operator, load, save
+from trunkfirst.networks.training_domain import TrainingDomain
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 2))

@@ -12,17 +12,9 @@ from scipy.special import eval_sh_legendre
 
 from trunkfirst.cli.commands import main
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.theory import (
-    Constants,
-    KnownRates,
-    RateLadder,
-    Rates,
-    bound_terms,
-    christoffel,
-    excess_ladder,
-    known_rates_ladders,
-    n_term_decay,
-)
+from trunkfirst.theory.known_rates import KnownRates, known_rates_ladders
+from trunkfirst.theory.optimal_sensors import christoffel, excess_ladder
+from trunkfirst.theory.rates import Constants, RateLadder, Rates, bound_terms, n_term_decay
 
 KNOWN = KnownRates()
 P = KNOWN.sample(60, seed=3)
@@ -195,7 +187,7 @@ def test_wrong_rates_do_not_hold():
 def test_a_problem_of_the_paper(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TRUNKFIRST_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(
-        "trunkfirst.report.write_study", lambda folder, *_, **__: folder
+        "trunkfirst.report.study_page.write_study", lambda folder, *_, **__: folder
     )  # drawn, slowly, elsewhere
     code, out, _ = call("study", "nonlinear-conductivity", "--samples", "60", "--out", tmp_path / "out", "--json")
     found = json.loads(out)

@@ -19,7 +19,7 @@ from test_resume import assert_same, without_seconds
 
 from trunkfirst.checkpoints import lock_folder
 from trunkfirst.cli.commands import main
-from trunkfirst.data import write_data
+from trunkfirst.data.read_write import write_data
 from trunkfirst.distributed.pools import Lost, on_processes
 from trunkfirst.encoders import PrincipalInputs
 from trunkfirst.errors import (
@@ -30,9 +30,10 @@ from trunkfirst.errors import (
     UnknownNameError,
     ValueRangeError,
 )
-from trunkfirst.files import read_json, read_toml, verify_manifest, write_json
-from trunkfirst.problems import output_points
-from trunkfirst.report import write_sweep
+from trunkfirst.files.integrity import verify_manifest
+from trunkfirst.files.text_files import read_json, read_toml, write_json
+from trunkfirst.problems.generate import output_points
+from trunkfirst.report.sweep_page import write_sweep
 from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run
 from trunkfirst.runs.sweep_grid import make_grid

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from helpers import BRANCH, TRUNK, fitted, has_same_bits, two_step, waves, with_inputs
 
-from trunkfirst.data import OperatorData
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DivergedError, TrunkfirstError, WidthError
 from trunkfirst.fitting import fit_method
-from trunkfirst.linear import QR, SVD, AbstractOrthonormaliser
+from trunkfirst.linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
 from trunkfirst.losses import Batches
-from trunkfirst.minimisers import Adam, LogEntry
-from trunkfirst.networks import Perceptron
+from trunkfirst.minimisers.adam import Adam
+from trunkfirst.networks.layers import Perceptron
+from trunkfirst.records import LogEntry
 from trunkfirst.regressors.base import AbstractRegressor, Regression, Task
 from trunkfirst.regressors.network import JointBranch
 from trunkfirst.trunks import JointTrunk

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from own_problems import OPTIONS, Call, antiderivative
 
-from trunkfirst.data import write_data
-from trunkfirst.files import read_json, read_npz, write_manifest, write_npz
-from trunkfirst.networks import load
+from trunkfirst.data.read_write import write_data
+from trunkfirst.files.integrity import write_manifest
+from trunkfirst.files.npz import read_npz, write_npz
+from trunkfirst.files.text_files import read_json
+from trunkfirst.networks.operator import load
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

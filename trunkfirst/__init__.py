@@ -11,16 +11,22 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .coordinates import Coordinates as Coordinates
-    from .data import (
+    from .data.data_check import check_data as check_data
+    from .data.operator_data import (
         InputFunction as InputFunction,
         OperatorData as OperatorData,
-        ScatteredData as ScatteredData,
-        ShardedData as ShardedData,
         Split as Split,
-        check_data as check_data,
+    )
+    from .data.read_write import (
         read_data as read_data,
-        scattered_from_lists as scattered_from_lists,
         write_data as write_data,
+    )
+    from .data.scattered_data import (
+        ScatteredData as ScatteredData,
+        scattered_from_lists as scattered_from_lists,
+    )
+    from .data.sharded_data import (
+        ShardedData as ShardedData,
         write_shards as write_shards,
     )
     from .encoders import (
@@ -33,21 +39,22 @@ if TYPE_CHECKING:
         StandardisedInputs as StandardisedInputs,
     )
     from .estimator import TwoStepDeepONet as TwoStepDeepONet
-    from .evaluation import Evaluation as Evaluation, evaluate as evaluate
-    from .exporters import export as export
+    from .evaluation import (
+        Evaluation as Evaluation,
+        evaluate as evaluate,
+    )
+    from .exporters.formats import export as export
     from .fitting import FitResult as FitResult
     from .interface import fit as fit
-    from .linear import (
+    from .linear.orthonormalise import (
         QR as QR,
         SVD as SVD,
     )
     from .losses import Batches as Batches
-    from .minimisers import (
-        LBFGS as LBFGS,
-        Adam as Adam,
-        LevenbergMarquardt as LevenbergMarquardt,
-        Stopping as Stopping,
-    )
+    from .minimisers.adam import Adam as Adam
+    from .minimisers.lbfgs import LBFGS as LBFGS
+    from .minimisers.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
+    from .minimisers.loop import Stopping as Stopping
     from .monolithic import (
         Monolithic as Monolithic,
         MonolithicProjected as MonolithicProjected,
@@ -56,24 +63,27 @@ if TYPE_CHECKING:
         NetworkTrunk as NetworkTrunk,
         SeparateTrunks as SeparateTrunks,
     )
-    from .networks import (
+    from .networks.operator import (
         Operator as Operator,
+        Prediction as Prediction,
         load as load,
         save as save,
     )
     from .outputs import Output as Output
     from .presets import preset_method as preset_method
-    from .problems import make_data as make_data
-    from .regressors import (
-        ActiveNeurons as ActiveNeurons,
+    from .problems.generate import make_data as make_data
+    from .regressors.active_neurons import ActiveNeurons as ActiveNeurons
+    from .regressors.network import (
         AutoBranch as AutoBranch,
         BranchNetwork as BranchNetwork,
         JointBranch as JointBranch,
+        NetworkBranch as NetworkBranch,
+    )
+    from .regressors.ridge import (
         Kernel as Kernel,
         Linear as Linear,
-        NetworkBranch as NetworkBranch,
-        Sklearn as Sklearn,
     )
+    from .regressors.sklearn import Sklearn as Sklearn
     from .trunks import (
         JointTrunk as JointTrunk,
         TrunkNetwork as TrunkNetwork,
@@ -82,24 +92,33 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "coordinates": "Coordinates",
-    "data": "InputFunction OperatorData ScatteredData ShardedData Split check_data "
-    "read_data scattered_from_lists write_data write_shards",
+    "data.data_check": "check_data",
+    "data.operator_data": "InputFunction OperatorData Split",
+    "data.read_write": "read_data write_data",
+    "data.scattered_data": "ScatteredData scattered_from_lists",
+    "data.sharded_data": "ShardedData write_shards",
     "encoders": "AutoInputs BasisInputs PerInput PredictiveInputs PrincipalInputs RawInputs StandardisedInputs",
     "estimator": "TwoStepDeepONet",
     "evaluation": "Evaluation evaluate",
-    "exporters": "export",
+    "exporters.formats": "export",
     "fitting": "FitResult",
     "interface": "fit",
-    "linear": "QR SVD",
+    "linear.orthonormalise": "QR SVD",
     "losses": "Batches",
-    "minimisers": "LBFGS Adam LevenbergMarquardt Stopping",
+    "minimisers.adam": "Adam",
+    "minimisers.lbfgs": "LBFGS",
+    "minimisers.levenberg_marquardt": "LevenbergMarquardt",
+    "minimisers.loop": "Stopping",
     "monolithic": "Monolithic MonolithicProjected",
     "network_trunk": "NetworkTrunk SeparateTrunks",
-    "networks": "Operator load save",
+    "networks.operator": "Operator Prediction load save",
     "outputs": "Output",
     "presets": "preset_method",
-    "problems": "make_data",
-    "regressors": "ActiveNeurons AutoBranch BranchNetwork JointBranch Kernel Linear NetworkBranch Sklearn",
+    "problems.generate": "make_data",
+    "regressors.active_neurons": "ActiveNeurons",
+    "regressors.network": "AutoBranch BranchNetwork JointBranch NetworkBranch",
+    "regressors.ridge": "Kernel Linear",
+    "regressors.sklearn": "Sklearn",
     "trunks": "JointTrunk TrunkNetwork",
     "two_step": "TwoStep",
 }

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trunkfirst.data import read_data
-from trunkfirst.files import read_npz
+from trunkfirst.data.read_write import read_data
+from trunkfirst.files.npz import read_npz
 
 from ._cases import Bomb, canary_of, case
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from trunkfirst.files import read_csv, read_csv_folder, read_hdf5, read_mat
+from trunkfirst.files.hdf5 import read_hdf5
+from trunkfirst.files.mat import read_mat
+from trunkfirst.files.text_files import read_csv, read_csv_folder
 
 from ._cases import canary_of, case
 

@@ -11,8 +11,8 @@ import numpy as np
 import safetensors.numpy
 from helpers import make_operator
 
-from trunkfirst.files import write_manifest
-from trunkfirst.networks import load, save
+from trunkfirst.files.integrity import write_manifest
+from trunkfirst.networks.operator import load, save
 
 from ._cases import canary_of, case
 

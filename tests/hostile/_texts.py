@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trunkfirst.data import ShardFolder
-from trunkfirst.files import MANIFEST, read_json, verify_manifest
+from trunkfirst.data.sharded_data import ShardFolder
+from trunkfirst.files.integrity import MANIFEST, verify_manifest
+from trunkfirst.files.text_files import read_json
 from trunkfirst.runs.config import load_config
 
 from ._arrays import npz_bytes

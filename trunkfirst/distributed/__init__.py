@@ -4,5 +4,3 @@
 start processes and restart them after a loss. `pools`: independent tasks in worker processes or on a Dask cluster.
 Import from these modules; `pools` does not load JAX.
 """
-
-__all__: list[str] = []

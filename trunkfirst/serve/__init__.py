@@ -1,7 +1,1 @@
 """The HTTP service of a trained operator."""
-
-from .predictor import Predictor
-from .requests import JSON, NPZ, Limits
-from .server import make_server, serve
-
-__all__ = ["JSON", "NPZ", "Limits", "Predictor", "make_server", "serve"]
