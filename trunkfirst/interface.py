@@ -50,7 +50,7 @@ def fit(
         points: where the outputs are given (points, coordinates), where `inputs` is an array.
         method: `TwoStep`, `Monolithic` or `MonolithicProjected`; everything is chosen if left out.
         minutes: time allowed, for iterations that the method leaves open.
-        seed: of the networks and the split; the same seed gives the same bits.
+        seed: of the networks; the same seed gives the same bits.
         test_share: share of the samples that are held back and evaluated at the end.
         out: a folder for the run: operator, configuration, metrics; it can be resumed.
         intervals: whether to calibrate prediction intervals; by default where something was chosen.
@@ -84,43 +84,30 @@ def fit(
     data = as_data(inputs, outputs, points)
     method = method or TwoStep()
     chooses = is_open(method)
-    shares = DataSettings(
+    settings = DataSettings(
         file=str(inputs) if isinstance(inputs, str | Path) else None,
-        split_seed=seed,
         validation_share=0.1 if chooses else 0.0,
         test_share=test_share,
     )
-    intervals = chooses if intervals is None else intervals
+    options: dict[str, Any] = {"trunk_result": trunk_result, "throw": throw}
+    budget: dict[str, Any] = {
+        "seed": seed,
+        "minutes": minutes,
+        "intervals": chooses if intervals is None else intervals,
+    }
     with as_reporter(progress) as reporter:
-        parts = split_data(data, shares, reporter=reporter)
+        options["reporter"] = reporter
+        parts = split_data(data, settings, reporter=reporter)
         if out is None:
             with use_devices(devices):
-                return train(
-                    method,
-                    parts,
-                    seed=seed,
-                    minutes=minutes,
-                    intervals=intervals,
-                    trunk_result=trunk_result,
-                    reporter=reporter,
-                    throw=throw,
-                )
+                return train(method, parts, **budget, **options)
         if devices is not None and not isinstance(devices, int):
             raise UsageError("devices: with a folder give their number; a configuration cannot name devices")
-        stored = dc.replace(shares, file=shares.file or str(Path(out) / "data.npz"))
-        config = RunConfig(
-            seed=seed,
-            minutes=minutes,
-            intervals=intervals,
-            devices=devices,
-            data=stored,
-            method=method,
-            preset="own-data",
-        )
-        saves = data if shares.file is None and not isinstance(data, ShardedData) else None
-        outcome = run(
-            config, out, data=parts, save_data=saves, trunk_result=trunk_result, reporter=reporter, throw=throw
-        )
+        is_file = settings.file is not None
+        stored = settings if is_file else dc.replace(settings, file=str(Path(out) / "data.npz"))
+        config = RunConfig(method=method, data=stored, devices=devices, preset="own-data", **budget)
+        saved = None if is_file or isinstance(data, ShardedData) else data
+        outcome = run(config, out, data=parts, save_data=saved, **options)
     return dc.replace(outcome.result, folder=outcome.folder)
 
 

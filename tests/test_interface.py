@@ -1,0 +1,145 @@
+"""`trunkfirst.fit`: arrays, data or a file in; an operator that remembers its training data out."""
+
+import dataclasses as dc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from own_problems import Call, antiderivative
+
+import trunkfirst
+from trunkfirst.errors import DataError, UsageError, ValueRangeError
+from trunkfirst.files.integrity import sha256_of
+
+TRUNK = trunkfirst.NetworkTrunk(hidden=(6,), width=4, iterations=20, starts=1)
+NETWORK = trunkfirst.NetworkBranch((8,), iterations=5)
+OPEN = trunkfirst.TwoStep(TRUNK, trunkfirst.AutoBranch(NETWORK, trial_iterations=3))
+CLOSED = trunkfirst.TwoStep(TRUNK, trunkfirst.Linear(), inputs=trunkfirst.StandardisedInputs(), weights="none")
+DATA = antiderivative(40)
+INPUTS, OUTPUTS, POINTS = DATA.flat_inputs, DATA.outputs, DATA.points
+
+
+@pytest.fixture(scope="module")
+def chosen() -> Any:
+    return trunkfirst.fit(INPUTS, OUTPUTS, POINTS, method=OPEN, test_share=0.2)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Any:
+    return trunkfirst.fit(INPUTS, OUTPUTS, POINTS, method=CLOSED)
+
+
+def test_what_is_open_is_chosen_and_shown(chosen: Any):
+    assert chosen.status == "finished"
+    assert not isinstance(chosen.method.branch, trunkfirst.AutoBranch)
+    assert not isinstance(chosen.method.inputs, trunkfirst.AutoInputs)
+    assert chosen.method.weights in ("relative", "none")
+    assert chosen.samples == {"train": 29, "validation": 3, "test": 8}
+    assert chosen.validation_error == min(chosen.chosen.choice.errors.values())
+    for word in ("inputs", "validation error", "test error", "seconds"):
+        assert f"{word}: " in repr(chosen)
+        assert f">{word}</th>" in chosen._repr_html_()
+
+
+def test_data_may_come_in_several_forms(plain: Any, tmp_path: Path):
+    arrays = {"inputs": INPUTS, "points": POINTS, "outputs": OUTPUTS}
+    np.savez(tmp_path / "my.npz", **arrays)
+    forms = (DATA, arrays, tmp_path / "my.npz", str(tmp_path / "my.npz"))
+    for form in forms:
+        again = trunkfirst.fit(form, method=CLOSED)
+        assert np.array_equal(again.operator.predict(INPUTS), plain.operator.predict(INPUTS))
+
+
+def test_lists_are_arrays(plain: Any):
+    found = plain.operator.predict(INPUTS[:2].tolist(), POINTS[:3].tolist())
+    assert found.shape == (2, 3)
+
+
+def test_the_command_gives_the_same_operator(call: Call, tmp_path: Path):
+    np.savez(tmp_path / "my.npz", inputs=INPUTS, points=POINTS, outputs=OUTPUTS)
+    settings = (
+        "trunk={hidden=[6],width=4,iterations=20,starts=1}",
+        "branch=linear",
+        "inputs=standardise",
+        "weights=none",
+    )
+    options = [word for setting in settings for word in ("--set", setting)]
+    code, _, err = call("fit", "--data", tmp_path / "my.npz", *options, "--out", tmp_path / "a", "--quiet")
+    assert code == 0, err
+    trunkfirst.fit(tmp_path / "my.npz", method=CLOSED, out=tmp_path / "b", test_share=0.1, intervals=True)
+    model = Path("model") / "model.safetensors"
+    # A method with nothing open keeps no validation samples, so that both train on all but the test samples.
+    both = [trunkfirst.load(tmp_path / name) for name in "ab"]
+    assert np.allclose(both[0].predict(INPUTS), both[1].predict(INPUTS), rtol=0, atol=1e-2)
+    assert (tmp_path / "a" / model).is_file()
+    assert sha256_of(tmp_path / "b" / model) == sha256_of(tmp_path / "b" / model)
+
+
+def test_a_folder_holds_the_run_with_its_data(tmp_path: Path):
+    result = trunkfirst.fit(INPUTS, OUTPUTS, POINTS, method=CLOSED, out=tmp_path / "run", test_share=0.1)
+    assert result.folder == tmp_path / "run"
+    stored = trunkfirst.read_data(tmp_path / "run" / "data.npz")
+    assert np.array_equal(stored.outputs, OUTPUTS)
+    operator = trunkfirst.load(tmp_path / "run")
+    assert np.array_equal(operator.predict(INPUTS), result.operator.predict(INPUTS))
+
+
+def test_test_samples_touch_nothing(chosen: Any):
+    """Other outputs of the test samples: the same sizes, choices and bits."""
+    test = trunkfirst.Split.random(40, validation_share=0.1, test_share=0.2, seed=0).test
+    outputs = OUTPUTS.copy()
+    outputs[test] = np.random.default_rng(1).normal(size=(len(test), outputs.shape[1]))
+    method = dc.replace(OPEN, trunk=dc.replace(TRUNK, width=None, hidden=None, iterations=2))
+    first, second = (trunkfirst.fit(INPUTS, u, POINTS, method=method, test_share=0.2) for u in (OUTPUTS, outputs))
+    assert first.method == second.method
+    assert np.array_equal(first.operator.predict(INPUTS), second.operator.predict(INPUTS))
+
+
+def test_an_operator_remembers_its_training_data(chosen: Any, tmp_path: Path):
+    again = trunkfirst.load(chosen.operator.save(tmp_path / "model"))
+    for operator in (chosen.operator, again):
+        assert np.array_equal(operator.predict(INPUTS), operator.predict(INPUTS, POINTS))
+        found = operator.predict(INPUTS, interval=0.9)
+        assert isinstance(found, trunkfirst.Prediction)
+        assert (found.lower <= found.values).all()
+        assert (found.values <= found.upper).all()
+        assert not found.is_outlier.any()
+        assert operator.predict(100 * INPUTS[:1], interval=0.9).is_outlier.all()
+
+
+def test_intervals_must_have_been_calibrated(plain: Any, chosen: Any):
+    with pytest.raises(UsageError, match="fit it with intervals=True"):
+        plain.operator.predict(INPUTS, interval=0.9)
+    with pytest.raises(ValueRangeError, match="intervals are known for"):
+        chosen.operator.predict(INPUTS, interval=0.5)
+
+
+def test_results_can_be_drawn(chosen: Any):
+    assert len(chosen.plot()) >= 1
+    assert chosen.operator.plot(INPUTS).shape[0] == 1
+    assert chosen.evaluation.plot().get_ylabel() == "relative l2 error"
+    assert "8 samples" in repr(chosen.evaluation)
+    assert ">error</th>" in chosen.evaluation._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((INPUTS, OUTPUTS), UsageError, "points: not given"),
+        ((INPUTS, None, POINTS), UsageError, "outputs: not given"),
+        ((INPUTS[:5], OUTPUTS, POINTS), DataError, "5"),
+        ((INPUTS, OUTPUTS, POINTS[:3]), DataError, "points"),
+        (({"inputs": INPUTS},), DataError, "points"),
+    ],
+)
+def test_what_is_missing_or_does_not_fit_is_named(arguments: tuple[Any, ...], error: type[Exception], words: str):
+    with pytest.raises(error, match=words):
+        trunkfirst.fit(*arguments, method=CLOSED)
+
+
+def test_few_samples_need_no_choice():
+    result = trunkfirst.fit(INPUTS[:6], OUTPUTS[:6], POINTS, method=OPEN, intervals=False)
+    assert isinstance(result.method, trunkfirst.TwoStep)
+    assert isinstance(result.method.branch, trunkfirst.Linear)
+    assert result.chosen.choice is None
