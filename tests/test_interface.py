@@ -16,6 +16,7 @@ TRUNK = trunkfirst.NetworkTrunk(hidden=(6,), width=4, iterations=20, starts=1)
 NETWORK = trunkfirst.NetworkBranch((8,), iterations=5)
 OPEN = trunkfirst.TwoStep(TRUNK, trunkfirst.AutoBranch(NETWORK, trial_iterations=3))
 CLOSED = trunkfirst.TwoStep(TRUNK, trunkfirst.Linear(), inputs=trunkfirst.StandardisedInputs(), weights="none")
+MODEL = Path("model") / "model.safetensors"
 DATA = antiderivative(40)
 INPUTS, OUTPUTS, POINTS = DATA.flat_inputs, DATA.outputs, DATA.points
 
@@ -35,7 +36,7 @@ def test_what_is_open_is_chosen_and_shown(chosen: Any):
     assert not isinstance(chosen.method.branch, trunkfirst.AutoBranch)
     assert not isinstance(chosen.method.inputs, trunkfirst.AutoInputs)
     assert chosen.method.weights in ("relative", "none")
-    assert chosen.samples == {"train": 29, "validation": 3, "test": 8}
+    assert chosen.samples == {"train": 28, "validation": 4, "test": 8}
     assert chosen.validation_error == min(chosen.chosen.choice.errors.values())
     for word in ("inputs", "validation error", "test error", "seconds"):
         assert f"{word}: " in repr(chosen)
@@ -58,22 +59,13 @@ def test_lists_are_arrays(plain: Any):
 
 def test_the_command_gives_the_same_operator(call: Call, tmp_path: Path):
     np.savez(tmp_path / "my.npz", inputs=INPUTS, points=POINTS, outputs=OUTPUTS)
-    settings = (
-        "trunk={hidden=[6],width=4,iterations=20,starts=1}",
-        "branch=linear",
-        "inputs=standardise",
-        "weights=none",
-    )
+    trunk = "trunk={hidden=[6],width=4,iterations=20,starts=1}"
+    settings = (trunk, "branch=linear", "inputs=standardise", "weights=none")
     options = [word for setting in settings for word in ("--set", setting)]
     code, _, err = call("fit", "--data", tmp_path / "my.npz", *options, "--out", tmp_path / "a", "--quiet")
     assert code == 0, err
     trunkfirst.fit(tmp_path / "my.npz", method=CLOSED, out=tmp_path / "b", test_share=0.1, intervals=True)
-    model = Path("model") / "model.safetensors"
-    # A method with nothing open keeps no validation samples, so that both train on all but the test samples.
-    both = [trunkfirst.load(tmp_path / name) for name in "ab"]
-    assert np.allclose(both[0].predict(INPUTS), both[1].predict(INPUTS), rtol=0, atol=1e-2)
-    assert (tmp_path / "a" / model).is_file()
-    assert sha256_of(tmp_path / "b" / model) == sha256_of(tmp_path / "b" / model)
+    assert sha256_of(tmp_path / "a" / MODEL) == sha256_of(tmp_path / "b" / MODEL)
 
 
 def test_a_folder_holds_the_run_with_its_data(tmp_path: Path):
@@ -104,7 +96,7 @@ def test_an_operator_remembers_its_training_data(chosen: Any, tmp_path: Path):
         assert isinstance(found, trunkfirst.Prediction)
         assert (found.lower <= found.values).all()
         assert (found.values <= found.upper).all()
-        assert not found.is_outlier.any()
+        assert found.is_outlier.mean() < 0.2  # some of the test samples
         assert operator.predict(100 * INPUTS[:1], interval=0.9).is_outlier.all()
 
 
