@@ -27,8 +27,7 @@ import jax
 from _common import Table, options_for, publish
 
 from trunkfirst import fields, fitting
-from trunkfirst.cli import train
-from trunkfirst.cli.commands import main as command
+from trunkfirst.cli import main as command, train
 from trunkfirst.files.integrity import sha256_of, verify_manifest
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.problems import generate

@@ -151,7 +151,8 @@ def interrupted_once(file: Path, whole: tuple[Path, int], tmp_path_factory: pyte
 
 
 def config_of(file: Path, **more: Any) -> RunConfig:
-    return make_config(merge(nested({"data": {"file": str(file)}, **SMALL}), nested(more)))
+    base = {"data": {"file": str(file)}, **({} if "method" in more else SMALL)}
+    return make_config(merge(nested(base), nested(more)))
 
 
 def without_seconds(value: Any) -> Any:
@@ -380,7 +381,7 @@ def test_an_interrupt_writes_a_checkpoint(
     assert '"status": "finished"' in out
     assert sha256_of(folder / MODEL) == sha256_of(tmp_path / "a" / MODEL)
     assert work.done <= iterations + MOST_AGAIN
-    assert call("resume", tmp_path / "a")[1].endswith("is already finished\n")
+    assert call("resume", tmp_path / "a")[1].endswith("is already finished; nothing was left to do\n")
 
 
 def test_other_versions_are_reported(file: Path, tmp_path: Path, work: Work):
@@ -395,7 +396,7 @@ def test_other_versions_are_reported(file: Path, tmp_path: Path, work: Work):
 
 
 def test_nothing_to_resume(tmp_path: Path, call: Call):
-    code, _, err = call("resume", tmp_path)
+    code, _, err = call("resume", tmp_path / "a")
     assert code == UsageError.exit_code
     assert "no such run" in err
     (tmp_path / "a").mkdir()
