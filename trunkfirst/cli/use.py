@@ -153,9 +153,9 @@ def export(
 
     Example: trunkfirst export runs/mine --to onnx --out model.onnx
     """
-    from .. import exporters
+    from ..exporters.formats import export as write
 
-    done = exporters.export(folder, to, out, precision=precision)
+    done = write(folder, to, out, precision=precision)
     if json:
         print_json(
             {"to": to, "precision": done.precision, "bytes": done.size, "error": done.error, "out": str(out)}
