@@ -7,11 +7,12 @@ import pytest
 from helpers import as_fields, waves
 
 from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.sample_weights import channel_weights
 from trunkfirst.data.scattered_data import ScatteredData, scattered_from_lists
 from trunkfirst.encode import make_fields
 from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.fields import Fields
-from trunkfirst.outputs import Boundary, Output, OutputMap, channel_weights
+from trunkfirst.outputs import Boundary, Output, OutputMap
 from trunkfirst.scattered import ScatteredFields
 
 RNG = np.random.default_rng(0)

@@ -10,6 +10,7 @@ from helpers import as_fields, waves
 from trunkfirst.auto import encoding_candidates
 from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.sample_weights import relative_weights
 from trunkfirst.encoders import (
     Chain,
     PredictiveInputs,
@@ -26,7 +27,6 @@ from trunkfirst.minimisers.lbfgs import LBFGS
 from trunkfirst.minimisers.separable import SeparableProblem
 from trunkfirst.monolithic import MonolithicProjected
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.outputs import relative_weights
 from trunkfirst.regressors.base import InputLayout
 from trunkfirst.regressors.network import BranchNetwork, JointBranch, NetworkBranch, _sample_rows
 from trunkfirst.trials import Candidate, aligned_trial, measure

@@ -12,11 +12,11 @@ from helpers import as_fields, waves
 
 from trunkfirst.auto import encoding_candidates
 from trunkfirst.data.operator_data import InputFunction, OperatorData
+from trunkfirst.data.sample_weights import relative_weights
 from trunkfirst.data.scattered_data import AnyData, scattered_from_lists
 from trunkfirst.encode import make_fields
 from trunkfirst.encoders import AbstractInputs, Identity, PerInput, PrincipalInputs, RawInputs, StandardisedInputs
 from trunkfirst.networks.layers import Perceptron
-from trunkfirst.outputs import relative_weights
 from trunkfirst.records import Choice
 from trunkfirst.regressors.base import AbstractRegressor, Regression, Task
 from trunkfirst.regressors.ridge import Linear

@@ -3,6 +3,7 @@
 import dataclasses as dc
 from typing import Any, Literal, overload
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,13 +11,14 @@ from jaxtyping import Array, Bool, Float
 
 from .coordinates import Coordinates
 from .data.operator_data import OperatorData
+from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
-from .encoders import AbstractEncoder, AutoInputs, Inputs, encoded, in_precision, input_groups
+from .encoders import AbstractEncoder, AutoInputs, Inputs, Parallel, in_precision
 from .fields import AbstractFields, Basis, Fields
 from .networks.branches import Branch
 from .networks.layers import Trunk
 from .networks.operator import Operator
-from .outputs import Output, OutputMap, channel_weights, raw_outputs
+from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor, InputLayout, Regression
 from .scattered import ScatteredFields
 from .settings import Field, record
@@ -151,7 +153,7 @@ def make_fields(
         if output is not None and output.boundary is not None:
             squares = factor[inside] ** 2 * (1.0 if point_weights is None else point_weights[inside])
             point_weights = squares / squares.sum()
-        return Fields(_encode(coordinates, data.points[inside]), rows, point_weights, weights, channels)
+        return Fields(_encode_points(coordinates, data.points[inside]), rows, point_weights, weights, channels)
     points, places = data.pooled()
     mask = data.mask
     raw, factor = raw_outputs(np.nan_to_num(data.outputs, nan=1.0), points[places], output)
@@ -159,7 +161,7 @@ def make_fields(
     values = mask if data.point_weights is None else data.point_weights * data.counts[:, None]
     scattered = np.where(factor > 0, values * factor**2, 0.0)
     return ScatteredFields(
-        _encode(coordinates, points), places, _rows(_zeros_outside(raw, mask)), scattered, weights, channels
+        _encode_points(coordinates, points), places, _rows(_zeros_outside(raw, mask)), scattered, weights, channels
     )
 
 
@@ -171,7 +173,7 @@ def raw_rows(
     return _rows(raw if (factor > 0).all() else raw[:, factor > 0]), factor
 
 
-def _encode(coordinates: AbstractEncoder, points: Float[np.ndarray, "points coordinates"]) -> np.ndarray:
+def _encode_points(coordinates: AbstractEncoder, points: Float[np.ndarray, "points coordinates"]) -> np.ndarray:
     with jax.enable_x64(True):
         return np.asarray(coordinates(jnp.asarray(points)))
 
@@ -183,3 +185,23 @@ def _rows(outputs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "rows points"]
 
 def _zeros_outside(raw: Float[np.ndarray, "..."], mask: Bool[np.ndarray, "samples most"]) -> np.ndarray:
     return np.where(mask[..., None] if raw.ndim == 3 else mask, raw, 0.0)
+
+
+def encoded(
+    encoder: AbstractEncoder, inputs: Float[np.ndarray, "samples sensors"], dtype: np.dtype | type = np.float64
+) -> Float[Array, "samples features"]:
+    """The encoded inputs, compiled as one program."""
+    return _encode_inputs(encoder, jnp.asarray(inputs, dtype))
+
+
+@eqx.filter_jit
+def _encode_inputs(encoder: AbstractEncoder, inputs: Array) -> Array:
+    return encoder(inputs)
+
+
+def input_groups(encoder: AbstractEncoder, sensors: int) -> tuple[int, ...]:
+    """How many features each input function has after encoding; a common encoder makes them one group."""
+    one = jax.ShapeDtypeStruct((1, sensors), jnp.result_type(float))
+    if isinstance(encoder, Parallel):
+        return tuple(part.shape[1] for part in eqx.filter_eval_shape(encoder.split, one))
+    return (eqx.filter_eval_shape(encoder, one).shape[1],)

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .data.sample_weights import relative_weights
 from .data.scattered_data import AnyData, ScatteredData
 from .errors import DataError, SettingError, UnknownNameError
 from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import principal_directions
-from .outputs import relative_weights
 from .settings import Field, OneOf, kind_field, record
 
 _Found = TypeVar("_Found")
@@ -226,10 +226,7 @@ class StandardisedInputs(AbstractInputs):
 
 @record
 class PrincipalInputs(AbstractInputs):
-    """The first `count` principal coordinates of the inputs, all divided by the deviation of the first.
-
-    One common scale keeps small coordinates small.
-    """
+    """The first `count` principal coordinates of the inputs, with one scale: small coordinates stay small."""
 
     count: int = Field(ge=1, description="how many principal coordinates")
     kind: Literal["principal"] = kind_field("principal")
@@ -399,23 +396,3 @@ def _leading_coefficients(
     centred = outputs - np.average(outputs, axis=0, weights=weights)
     modes = principal_directions(centred * np.sqrt(weights)[:, None], tolerance=1e-3)[:3]
     return centred @ modes.T, weights
-
-
-def encoded(
-    encoder: AbstractEncoder, inputs: Float[np.ndarray, "samples sensors"], dtype: np.dtype | type = np.float64
-) -> Float[Array, "samples features"]:
-    """The encoded inputs, compiled as one program."""
-    return _encode(encoder, jnp.asarray(inputs, dtype))
-
-
-@eqx.filter_jit
-def _encode(encoder: AbstractEncoder, inputs: Array) -> Array:
-    return encoder(inputs)
-
-
-def input_groups(encoder: AbstractEncoder, sensors: int) -> tuple[int, ...]:
-    """How many features each input function has after encoding; a common encoder makes them one group."""
-    one = jax.ShapeDtypeStruct((1, sensors), jnp.result_type(float))
-    if isinstance(encoder, Parallel):
-        return tuple(part.shape[1] for part in eqx.filter_eval_shape(encoder.split, one))
-    return (eqx.filter_eval_shape(encoder, one).shape[1],)

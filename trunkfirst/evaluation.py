@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from .data.data_display import html_table
 from .data.operator_data import OperatorData
+from .data.sample_weights import relative_weights
 from .data.scattered_data import AnyData, ScatteredData
 from .encode import make_fields
 from .encoders import AbstractEncoder
@@ -19,7 +20,7 @@ from .linear.low_rank import principal_directions
 from .linear.orthonormalise import SVD, projection, relative_errors
 from .networks.layers import Trunk
 from .networks.operator import Operator
-from .outputs import is_free, relative_weights
+from .outputs import is_free
 from .regressors.ridge import Kernel
 from .scattered import ScatteredFields
 

@@ -1,4 +1,4 @@
-"""Outputs: the map from what the networks give to the physical output, and the weights of samples."""
+"""Outputs: the map from what the networks give to the physical output."""
 
 import math
 from typing import TypeAlias
@@ -15,8 +15,6 @@ from .settings import Field, record
 
 # A point this near to a fixed side, in units of the box, lies on it.
 _NO_DISTANCE = 1e-12
-# Below this share of the mean square a field is zero.
-_ZERO = 1e-20
 
 Raw: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples points channels"]
 
@@ -164,45 +162,3 @@ def check_positive(data: AnyData, is_positive: bool) -> None:
             f"outputs: output.positive learns the logarithm, but the value at sample {place[0]}, point {place[1]} "
             f"is {data.outputs[place]}; leave output.positive out"
         )
-
-
-# Weights of samples: given with the data, relative to the size of each output, or both.
-
-
-def relative_weights(data: AnyData) -> Float[np.ndarray, " samples"]:
-    """Sample weights 1 / |u|^2 times those of the data, with mean 1: every sample counts by its relative error."""
-    weights = channel_weights(data, True)
-    assert weights is not None
-    weights = weights.mean(axis=1)
-    return weights / weights.mean()
-
-
-def channel_weights(data: AnyData, is_relative: bool) -> Float[np.ndarray, "samples channels"] | None:
-    """Weights of every sample and channel, for fields in units of the channel's mean square.
-
-    An output map leaves the raw fields in these units, but for the channel weights asked for, which stay.
-    """
-    weights = unscaled_weights(data, mean_squares(data) if is_relative else None)
-    return weights if weights is None or not is_relative else weights / weights.mean()
-
-
-def mean_squares(data: AnyData) -> Float[np.ndarray, "..."]:
-    """The mean square of the outputs, of each channel where there are several."""
-    return np.asarray(np.nanmean(data.outputs**2, axis=(0, 1)))
-
-
-def unscaled_weights(
-    data: AnyData, usual: Float[np.ndarray, "..."] | None
-) -> Float[np.ndarray, "samples channels"] | None:
-    """The same before they are scaled to mean 1; relative if the `usual` mean squares are given."""
-    if usual is None and data.sample_weights is None:
-        return None
-    weights = np.ones(data.samples) if data.sample_weights is None else data.sample_weights
-    weights = np.repeat(weights[:, None], data.channels, axis=1)
-    if usual is None:
-        return weights
-    squares = np.nanmean(data.outputs**2, axis=1).reshape(data.samples, -1)
-    sizes = np.broadcast_to(usual, squares.shape)
-    # A field of zeros has no relative error; it counts like one of the usual size.
-    is_zero = squares <= _ZERO * sizes
-    return weights * np.divide(sizes, squares, out=np.ones_like(squares), where=~is_zero)

@@ -21,10 +21,11 @@ from jaxtyping import Float, Int
 from .checkpoints import Snapshot, StepHandle, checkpointed_step, work_folder
 from .data.array_checks import some_indices
 from .data.operator_data import OperatorData
+from .data.sample_weights import mean_squares, unscaled_weights
 from .data.sharded_data import ShardedData
 from .distributed.processes import assemble_rows, is_distributed, process_shard, sum_over_processes
-from .encode import EncodedData, Encodings, input_layout, is_relative, make_fields, raw_rows
-from .encoders import AbstractEncoder, encoded, in_precision
+from .encode import EncodedData, Encodings, encoded, input_layout, is_relative, make_fields, raw_rows
+from .encoders import AbstractEncoder, in_precision
 from .errors import CorruptFileError
 from .fields import Basis, Fields, mean_one
 from .files.integrity import atomic_write, sha256_of
@@ -32,7 +33,7 @@ from .files.text_files import read_json, write_json
 from .linear.blocked_qr import row_blocks
 from .linear.low_rank import RowFactor, row_factor_bytes
 from .linear.orthonormalise import Orthonormal
-from .outputs import OutputMap, check_positive, mean_squares, unscaled_weights
+from .outputs import OutputMap, check_positive
 from .regressors.base import AbstractRegressor, Regression, StoredRows
 
 # Samples, and numbers of theirs (256 MiB), that encoders and output map are fitted to.

@@ -12,12 +12,12 @@ from jaxtyping import Float, PRNGKeyArray
 
 from .checkpoints import remember
 from .data.operator_data import OperatorData
+from .data.sample_weights import relative_weights
 from .data.scattered_data import AnyData
-from .encode import input_layout
-from .encoders import AbstractInputs, encoded
+from .encode import encoded, input_layout
+from .encoders import AbstractInputs
 from .fields import Fields
 from .linear.low_rank import principal_directions
-from .outputs import relative_weights
 from .regressors.base import AbstractRegressor
 
 # With fewer samples than this one split says little: cross-validation.

@@ -12,12 +12,32 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from ..coordinates import FourierFeatures, Periodic
 from ..data.data_display import Panel, html_table, plot_panels
-from ..encoders import AbstractEncoder
-from ..errors import DataError, PrecisionError, UsageError
+from ..encoders import (
+    AbstractEncoder,
+    Chain,
+    Elementwise,
+    Identity,
+    LinearProjection,
+    Parallel,
+    QuadratureProjection,
+    Standardise,
+)
+from ..errors import DataError, PrecisionError, PredictOnlyError, UsageError
 from ..intervals import intervals_from, novelty_from
-from ..outputs import OutputMap
-from .branches import Branch, FeatureBranch, PredictOnlyBranch
+from ..outputs import Boundary, OutputMap
+from .branches import (
+    Branch,
+    ConvolutionFeatures,
+    FeatureBranch,
+    KernelBranch,
+    LayerFeatures,
+    PredictOnlyBranch,
+    ProductFeatures,
+    SkipFeatures,
+    StackedBranch,
+)
 from .layers import Perceptron, Trunk, count_parameters
 from .storage import read_operator, write_operator
 from .training_domain import TrainingDomain, checked_rows
@@ -29,6 +49,13 @@ Fields: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples point
 
 # The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
 _BLOCK_NUMBERS = 2**24
+# The classes that a model file may name, with two names of version 0.1.
+_NETWORKS = (Trunk, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
+_FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
+_ENCODERS = (Identity, Standardise, Elementwise, LinearProjection, QuadratureProjection, Chain, Parallel)
+_OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures)
+PARTS: dict[str, type] = {part.__name__: part for part in (*_NETWORKS, *_FEATURES, *_ENCODERS, *_OTHERS)}
+PARTS |= {"Coordinates": LinearProjection, "Coefficients": QuadratureProjection}
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -167,6 +194,8 @@ class Operator(eqx.Module):
         Returns the folder. Raises a `PredictOnlyError` for an operator around a scikit-learn estimator and an
         `OutputNotWritableError` if the folder cannot be created.
         """
+        if isinstance(self.branch, PredictOnlyBranch):
+            raise PredictOnlyError(self.branch.refusal("saved; predict in this program"))
         return write_operator(self, folder)
 
     def plot(self, inputs: Inputs) -> np.ndarray:
@@ -324,7 +353,7 @@ def load(folder: Path | str) -> Operator:
     >>> bool((again.predict(a) == operator.predict(a)).all())
     True
     """
-    return read_operator(folder, Operator)
+    return read_operator(folder, Operator, PARTS)
 
 
 def _blocks(count: int, numbers: int) -> list[slice]:

@@ -1,7 +1,7 @@
 """An operator on disk: `model.json` describes its parts, `model.safetensors` holds the arrays, and
 `MANIFEST.sha256` the checksums of both.
 
-Loading runs no code from the file: `PARTS` lists the classes that a file may name besides the operator's own.
+Loading runs no code from the file, which may name only the classes that the caller lists.
 """
 
 import dataclasses as dc
@@ -18,13 +18,9 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from .. import coordinates, encoders, outputs
-from ..errors import CorruptFileError, OutputNotWritableError, PredictOnlyError
+from ..errors import CorruptFileError, OutputNotWritableError
 from ..files.integrity import atomic_write, inside, open_file, verify_manifest, write_manifest
 from ..files.text_files import parse_json, read_json, write_json
-from . import branches, layers
-from .branches import PredictOnlyBranch
-from .training_domain import TrainingDomain
 
 T = TypeVar("T")
 
@@ -34,33 +30,6 @@ _MOST_ARRAYS = 10_000
 _LONGEST_HEADER = 2**21
 # Fields of parts and entries of lists; a network of a hundred layers has about 500.
 _MOST_ITEMS = 2_000
-# The classes that a file may name.
-PARTS: dict[str, type] = {
-    part.__name__: part
-    for part in (
-        TrainingDomain,
-        layers.Trunk,
-        layers.Perceptron,
-        outputs.OutputMap,
-        outputs.Boundary,
-        branches.StackedBranch,
-        branches.KernelBranch,
-        branches.FeatureBranch,
-        branches.LayerFeatures,
-        branches.ProductFeatures,
-        branches.SkipFeatures,
-        branches.ConvolutionFeatures,
-        encoders.Identity,
-        encoders.Standardise,
-        encoders.Elementwise,
-        encoders.LinearProjection,
-        encoders.QuadratureProjection,
-        encoders.Chain,
-        encoders.Parallel,
-        coordinates.Periodic,
-        coordinates.FourierFeatures,
-    )
-} | {"Coordinates": encoders.LinearProjection, "Coefficients": encoders.QuadratureProjection}  # names in 0.1
 # Fields whose arrays may hold infinity: the deviation of a constant sensor, the bound of an interval.
 _MAY_BE_INFINITE = ("deviation", "extras")
 
@@ -68,11 +37,8 @@ _MAY_BE_INFINITE = ("deviation", "extras")
 def write_operator(operator: Any, folder: Path | str) -> Path:
     """Write `model.safetensors`, `model.json` and their manifest into `folder`, which is created if necessary.
 
-    Returns the folder. Raises a `PredictOnlyError` for an operator around a scikit-learn estimator and an
-    `OutputNotWritableError` if the folder cannot be created.
+    Returns the folder. Raises an `OutputNotWritableError` if the folder cannot be created.
     """
-    if isinstance(operator.branch, PredictOnlyBranch):
-        raise PredictOnlyError(operator.branch.refusal("saved; predict in this program"))
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,8 +55,11 @@ def write_operator(operator: Any, folder: Path | str) -> Path:
     return folder
 
 
-def read_operator(folder: Path | str, operator_type: type[T]) -> T:
-    """Read an operator from a model folder or from a run folder that holds one in `model/`."""
+def read_operator(folder: Path | str, operator_type: type[T], parts: Mapping[str, type]) -> T:
+    """Read an operator from a model folder or from a run folder that holds one in `model/`.
+
+    `parts` are the classes that the file may name besides `operator_type`.
+    """
     folder = Path(folder)
     if not (folder / _DESCRIPTION).exists() and (folder / "model").is_dir():
         folder = folder / "model"
@@ -102,7 +71,7 @@ def read_operator(folder: Path | str, operator_type: type[T]) -> T:
     arrays = _read_weights(inside(folder, _WEIGHTS), header.get("sha256"))
     try:
         with jax.enable_x64(True):
-            restorer = _Restorer(arrays, operator_type)
+            restorer = _Restorer(arrays, {**parts, operator_type.__name__: operator_type})
             operator = restorer.restore(header["operator"], operator_type)
             restorer.check_complete()
             _check_predictions(operator)
@@ -151,9 +120,9 @@ def _describe(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
 class _Restorer:
     """Builds parts from their descriptions; every value must have the type of its field."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], root: type) -> None:
+    def __init__(self, arrays: dict[str, np.ndarray], parts: Mapping[str, type]) -> None:
         self._arrays = arrays
-        self._parts = PARTS | {root.__name__: root}
+        self._parts = parts
         self._used: set[str] = set()
         self._count = 0
 
