@@ -151,7 +151,8 @@ def interrupted_once(file: Path, whole: tuple[Path, int], tmp_path_factory: pyte
 
 
 def config_of(file: Path, **more: Any) -> RunConfig:
-    base = {"data": {"file": str(file)}, **({} if "method" in more else SMALL)}
+    is_whole = isinstance(more.get("method"), dict)
+    base = {"data": {"file": str(file)}, **({} if is_whole else SMALL)}
     return make_config(merge(nested(base), nested(more)))
 
 
