@@ -1,73 +1,97 @@
-"""Choices that a method leaves open, made on validation samples: encoder, branch, weights."""
+"""Choices that a method leaves open: trunk, branch, encoder and weights, by the error of the whole operator.
+
+Closed forms come first; they take seconds. Every sample is predicted by operators that were fitted without it
+(`Folds`), and the mean relative error decides. What is trained by iterations is compared with them on one part that
+is left out: one half of it chooses, the other half measures the error that is reported.
+"""
 
 import dataclasses as dc
-from collections.abc import Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import jax
-import jax.random as jr
 import numpy as np
+from jaxtyping import Bool, Float
 
-from .data.operator_data import InputFunction, OperatorData, Split
-from .data.scattered_data import AnyData, ScatteredData
-from .encode import encode, make_fields
-from .encoders import (
-    AbstractInputs,
-    AutoInputs,
-    PerInput,
-    PredictiveInputs,
-    PrincipalInputs,
-    RawInputs,
-    StandardisedInputs,
+from .candidates import (
+    anisotropic_encodings,
+    branch_of,
+    brief,
+    encoding_candidates,
+    kernel_encodings,
+    kind_of_branch,
+    settings_of,
+    special_branches,
+    with_decays,
+    with_iterations,
 )
-from .errors import SettingError
-from .fields import TrunkResult
-from .method import AbstractMethod, named_key
-from .progress import Reporter
-from .records import CandidateSettings, Choice
-from .regressors.active_neurons import ActiveNeurons
+from .checkpoints import remember
+from .clock import Clock
+from .data.operator_data import OperatorData
+from .data.scattered_data import AnyData
+from .encode import encode
+from .encoders import AbstractInputs, AutoInputs, StandardisedInputs
+from .errors import DataError, SettingError
+from .fields import Fields
+from .intervals import HeldOut
+from .method import AbstractMethod
+from .modes import ModesTrunk, has_modes, principal_modes
+from .network_trunk import NetworkTrunk
+from .progress import Reporter, Silent
+from .records import Baseline, CandidateSettings, Choice
 from .regressors.base import AbstractRegressor
-from .regressors.network import AutoBranch, JointBranch, NetworkBranch
+from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .run_data import RunData
-from .trials import CROSS_VALIDATED, FOLDS, Candidate, Trial, aligned_trial, best_of, measure
+from .sizing import seconds_of_branch, with_sizes
+from .trials import FOLDS, MAX_SAMPLES, Candidate, Folds, TrainedTrunk
+from .trunks import AutoTrunk
 from .two_step import TwoStep
 
-_MIN_TO_CHOOSE = 10
-# Iterations of a network in a comparison; more while its decay is chosen, because overfitting must show.
-BRIEF_ITERATIONS = 30
-_LONGER = 2.5
-_DECAYS = (1e-4, 1e-6, 1e-8)
-_MAX_FOR_KERNEL = 4000
-# Encoders, best for a kernel or untrained, that networks are tried with.
-_BEST_ENCODERS = 2
+_FEWEST = 3
+# With fewer samples than this every fold has one of them.
+_LEAVE_ONE_OUT = 10
+# From this number on a tenth that is left out is enough where nothing is measured.
+_ONE_SPLIT, _TENTH = 500, 10
+# Networks are tried with the best encoders; the longer trials are for decays.
+_BEST_ENCODERS, _LONGER = 2, 2.5
 # Among encoders nearly as good as the best, the first in the list: the simplest.
 _NEARLY = 1.2
-_MAX_SENSORS = 1000
-# Channels of the convolutions and the width of the dense layer after them.
-_CONVOLUTION = (16, 32, 128)
 _NETWORKS = ("network", "convolution", "active-neurons")
+# Below this error nothing that is trained by iterations does better. If the errors with and without a sample in
+# training have this ratio, what is left is noise.
+_ACCURATE, _NOISE = 1e-7, 0.7
+# A network has to be this much better than a closed form. A trial of it takes at most this share of the time left.
+_WORTH_TRAINING, _TRIAL_SHARE, _WHOLE_SHARE = 0.97, 0.06, 0.2
+_MIN_TRIAL, _MIN_SECONDS = 20, 20.0
+# The trunk is the limit where the best coefficients still have this share of the error.
+_TRUNK_LIMITS = 0.5
+# What the modes that are left out may add, as a share of the error.
+_MODES_SHARE = 0.02
+RIDGE, KERNEL_RIDGE = "PCA + ridge", "PCA + kernel ridge"
+
+Trials: TypeAlias = Folds | TrainedTrunk
+Errors = Float[np.ndarray, " samples"]
 
 
 @dc.dataclass(frozen=True)
 class Chosen:
-    """The method with nothing left open, and how it was chosen."""
+    """The method with nothing left open, how it was chosen, and its error on samples that did not choose it."""
 
     method: AbstractMethod
     choice: Choice | None = None
-    trunk_result: TrunkResult | None = None
-    """Step 1, where choosing needed it already."""
+    validation_error: float | None = None
+    held_out: Callable[[], HeldOut] | None = None
+    """Computes predictions for samples that were left out."""
 
     def applied_to(self, method: AbstractMethod) -> "Chosen":
         """The same choice for another method."""
         changes: dict[str, Any] = {"inputs": self.method.inputs, "weights": self.method.weights}
-        if (
-            isinstance(method, TwoStep)
-            and isinstance(method.branch, AutoBranch)
-            and isinstance(self.method, TwoStep)
-        ):
-            changes["branch"] = self.method.branch
-        return dc.replace(self, method=dc.replace(method, **changes))
+        if isinstance(method, TwoStep) and isinstance(self.method, TwoStep):
+            changes |= {"branch": self.method.branch} if isinstance(method.branch, AutoBranch) else {}
+            changes |= {"trunk": self.method.trunk} if isinstance(method.trunk, AutoTrunk) else {}
+        return Chosen(dc.replace(method, **changes), self.choice)
 
     def summary(self) -> dict[str, Any] | None:
         """The part `chosen` of `metrics.json`."""
@@ -75,7 +99,8 @@ class Chosen:
             return None
         return {
             "encoder": str(self.method.inputs),
-            "branch": _kind(_branch_of(self.method)),
+            "branch": kind_of_branch(branch_of(self.method)),
+            "trunk": getattr(getattr(self.method, "trunk", None), "kind", "network"),
             "weights": self.method.weights,
             "candidate": self.choice.name,
             "validation_errors": dict(self.choice.errors),
@@ -87,293 +112,366 @@ class Chosen:
 def is_open(method: AbstractMethod) -> bool:
     """Whether something is left to be chosen on validation samples."""
     is_auto = isinstance(method, TwoStep) and isinstance(method.branch, AutoBranch)
-    return is_auto or isinstance(method.inputs, AutoInputs) or method.weights == "auto"
+    has_trunk = not (isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk))
+    return is_auto or not has_trunk or isinstance(method.inputs, AutoInputs) or method.weights == "auto"
 
 
-def choose(method: AbstractMethod, data: RunData, *, seed: int, reporter: Reporter) -> Chosen:
-    """Choose encoder, branch and weights where the method leaves them open."""
-    if not is_open(method):
+def choose(
+    method: AbstractMethod,
+    data: RunData,
+    *,
+    seed: int,
+    clock: Clock | None = None,
+    reporter: Reporter | None = None,
+    measured: bool = True,
+    on_better: Callable[[Chosen], None] | None = None,
+) -> Chosen:
+    """Choose what the method leaves open; test samples are never looked at.
+
+    With `measured` the error of the whole operator decides and is reported. Otherwise principal modes stand in for
+    a trunk that is a network, and no error is reported. `on_better` is called with every operator worth saving.
+    """
+    samples, reporter, clock = data.for_training, reporter or Silent(), clock or Clock()
+    if samples.samples < _FEWEST:
+        raise DataError(f"samples: {samples.samples} for training; choosing and measuring need {_FEWEST} or more")
+    if not (measured or is_open(method)):
         return Chosen(method)
-    if data.all_but_test.samples < _MIN_TO_CHOOSE:
-        reporter.say("too few samples to choose on: linear, with standardised inputs")
-        return Chosen(_simplest(method))
-    if not len(data.split.validation):
-        raise SettingError("choosing needs validation samples: set data.validation_share above 0")
-    reporter.say("choosing on validation samples; errors there:")
-    trials, step1 = _trials(method, data, seed, reporter)
-    search = _Search(method, data.data, trials, seed, reporter)
-    name, best_network = search.run()
-    chosen = search.method_of(name)
-    # A step 1 carried out with other weights than those chosen must not be used: config.toml must give it again.
-    is_same = _closed_weights(method) == chosen.weights
-    choice = Choice(name, search.errors, best_network, search.settings)
-    return Chosen(chosen, choice, step1 if is_same else None)
+    trials = _trials(method, data, samples, seed=seed, clock=clock, reporter=reporter, measured=measured)
+    if trials is None:
+        return Chosen(method)
+    return _Search(method, trials, clock, reporter, measured, on_better).run()
+
+
+def with_trunk(method: AbstractMethod, data: AnyData) -> AbstractMethod:
+    """An open trunk becomes modes, where the points allow it, else a network."""
+    if isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk):
+        method = dc.replace(method, trunk=ModesTrunk() if has_modes(data) else NetworkTrunk())
+    return with_sizes(method, data)
+
+
+def _trials(
+    method: AbstractMethod,
+    data: RunData,
+    samples: AnyData,
+    *,
+    seed: int,
+    clock: Clock,
+    reporter: Reporter,
+    measured: bool,
+) -> Trials | None:
+    order = np.random.default_rng(data.split_seed).permutation(samples.samples)
+    has_network = not isinstance(method, TwoStep) or not isinstance(method.trunk, ModesTrunk)
+    if isinstance(samples, OperatorData) and not (has_network and measured):
+        if samples.samples > MAX_SAMPLES:
+            samples, order = samples.take(np.sort(order[:MAX_SAMPLES])), np.argsort(np.argsort(order[:MAX_SAMPLES]))
+        return Folds(samples, method.output, _parts(order, measured), seed=seed)
+    if not isinstance(method, TwoStep):
+        if isinstance(samples, OperatorData):
+            return None  # trained at once: there is no trunk to compare branches on
+        raise SettingError("samples at points of their own need the two-step method")
+    if not is_open(method):
+        return None
+    part = np.sort(order[: max(len(order) // FOLDS, 1)])
+    return TrainedTrunk(samples, method, part, seed=seed, on_step=reporter.on_step)
+
+
+def _parts(order: np.ndarray, measured: bool) -> list[np.ndarray]:
+    if not measured and len(order) >= _ONE_SPLIT:
+        return [np.sort(order[: len(order) // _TENTH])]
+    folds = len(order) if len(order) < _LEAVE_ONE_OUT else FOLDS
+    return [np.sort(part) for part in np.array_split(order, folds)]
 
 
 class _Search:
-    """Candidates that were tried, and their validation errors."""
+    """Candidates that were tried, and the errors of every sample."""
 
     def __init__(
-        self, method: AbstractMethod, data: AnyData, trials: list[Trial], seed: int, reporter: Reporter
+        self,
+        method: AbstractMethod,
+        trials: Trials,
+        clock: Clock,
+        reporter: Reporter,
+        measured: bool,
+        on_better: Callable[[Chosen], None] | None,
     ) -> None:
-        self._method, self._data, self._trials = method, data, trials
-        self._seed, self._reporter = seed, reporter
-        self._branch = _branch_of(method)
+        self._method, self._trials, self._clock = method, trials, clock
+        self._reporter, self._measured, self._on_better = reporter, measured, on_better
+        self._branch, self._data = branch_of(method), trials.data
         self._is_auto = isinstance(self._branch, AutoBranch)
+        self._weights, *self._other_weights = (
+            ("relative", "none") if method.weights == "auto" else (method.weights,)
+        )
+        self._first, self._second = _halves(trials, measured)
         self._tried: dict[str, Candidate] = {}
-        self.errors: dict[str, float] = {}
-        self.settings: dict[str, CandidateSettings] = {}
+        self._errors: dict[str, Errors] = {}
+        self._seconds: dict[str, float] = {}
+        self._settings: dict[str, CandidateSettings] = {}
 
-    def run(self) -> tuple[str, str | None]:
-        """The name of the best candidate, and that of the best network."""
-        first, *other_weights = ("relative", "none") if self._method.weights == "auto" else (self._method.weights,)
-        encoders = self._encoders()
+    # -- stages
+
+    def run(self) -> Chosen:
+        """Closed forms, then what is trained by iterations, as long as it can pay."""
+        if self._measured:
+            self._reporter.say("comparing on samples that are left out; mean relative errors there:")
+            self._baselines()
         if self._is_auto:
-            self._try_branches(encoders, first)
+            self._closed_forms()
+            if not self._is_finished():
+                self._trained()
         else:
-            encoders = self._promising(self._branch, encoders, first)
-            self._try_all(self._options(self._branch, encoders, first))
-            if not isinstance(self._branch, NetworkBranch) or self._branch.decay == 0:
-                return self._best(tolerance=_NEARLY), None
-        best_network = self._best_network()
-        if best_network is not None and _kind(self._tried[best_network].branch) == "network":
-            self._try_all(self._with_decays(best_network), _LONGER)
-            best_network = self._best_network()
-        best = self._best()
-        self._try_all({f"{best}, weights {w}": dc.replace(self._tried[best], weights=w) for w in other_weights})
+            self._encoders_for(self._branch)
+        self._try_weights()
+        chosen = self._chosen()
         name = self._best()
-        self._reporter.say(f"chosen: {name} ({self.errors[name]:.2e})")
-        if best_network not in (None, name):
-            self._reporter.say(f"best network: {best_network} ({self.errors[str(best_network)]:.2e})")
-        return name, best_network
+        self._reporter.say(f"chosen: {name} ({self._mean(name):.2e})")
+        return chosen
 
-    def method_of(self, name: str) -> AbstractMethod:
-        """The method with a candidate filled in."""
-        candidate = self._tried[name]
-        changes: dict[str, Any] = {"inputs": candidate.inputs, "weights": candidate.weights}
-        if isinstance(self._method, TwoStep):
-            changes["branch"] = candidate.branch
-        return dc.replace(self._method, **changes)
+    def _baselines(self) -> None:
+        """Principal components and ridge, which every choice has to beat."""
+        if not isinstance(self._trials, Folds):
+            return
+        raw = StandardisedInputs()
+        baselines = {RIDGE: Candidate(raw, Linear(), "none"), KERNEL_RIDGE: Candidate(raw, Kernel(), "none")}
+        is_free = isinstance(self._method.inputs, AutoInputs) and self._method.weights == "auto"
+        if self._is_auto and is_free:
+            self._try(baselines)
+        else:
+            self._measure(baselines)
 
-    def _try_branches(self, encoders: Sequence[AbstractInputs], weights: str) -> None:
-        """Closed forms first, which are cheap; networks then only with the encoders that were best for them."""
-        self._try_all(self._options(Linear(), encoders[:2], weights))
-        if self._data.samples <= _MAX_FOR_KERNEL:
-            kernels = self._options(Kernel(), encoders, weights)
-            self._try_all(kernels)
-            ranked = sorted(kernels, key=lambda name: self.errors[name])
-            encoders = [kernels[name].inputs for name in ranked[:_BEST_ENCODERS]]
-        network = self._network()
-        encoders = self._promising(network, encoders, weights)
-        self._try_all(self._options(network, encoders, weights))
-        self._try_all(self._special(network, weights))
+    def _closed_forms(self) -> None:
+        """One length first, then a length for every feature; what was found so far is handed over in between."""
+        encoders = self._encoders(kernel_encodings)
+        self._try(self._options(Linear(), encoders[:1]))
+        self._try(self._options(Kernel(), encoders))
+        self._hand_over()
+        if self._best_error() <= _ACCURATE:
+            return
+        ranked = self._ranked("kernel, ")
+        encodings = self._encoders(lambda data: anisotropic_encodings(data, ranked))
+        self._try(self._options(Kernel(lengths="each"), encodings))
+        self._try(self._options(Kernel(lengths="each", linear_factor=True), encodings))
+        best = self._best()
+        if isinstance(kernel := self._tried[best].branch, Kernel) and kernel.lengths == "each":
+            smooth = dc.replace(self._tried[best], branch=dc.replace(kernel, smoothness="inf"))
+            self._try({f"Gaussian {best}": smooth})
+        self._hand_over()
 
-    def _try_all(self, options: Mapping[str, Candidate], longer: float = 1.0) -> None:
-        auto = self._branch if isinstance(self._branch, AutoBranch) else AutoBranch()
-        most = int(longer * auto.trial_iterations)
-        self._measure({name: _brief(each, most, self._is_auto) for name, each in options.items()})
-        self._tried |= options
+    def _is_finished(self) -> bool:
+        """Whether nothing that takes longer can pay: the error is at rounding or at the noise of the outputs."""
+        best = self._best()
+        error = self._mean(best)
+        if error <= _ACCURATE:
+            self._reporter.say(f"{best} is at {error:.1e}, below what networks reach: done")
+            return True
+        if isinstance(self._trials, Folds) and isinstance(self._tried[best].branch, Kernel) and self._measured:
+            with_them = self._remembered("noise", lambda: self._noise_of(best))
+            if with_them >= _NOISE * error:
+                self._reporter.say(
+                    f"{best} has the same error on samples that it was fitted to ({with_them:.1e}): what is left "
+                    "is noise of the outputs, or not in the inputs: done"
+                )
+                return True
+        return False
 
-    def _measure(self, candidates: Mapping[str, Candidate]) -> None:
-        self.settings |= {name: _settings(each) for name, each in candidates.items()}
-        if candidates:
-            self.errors |= measure(self._trials, candidates, key=self._seed, on_error=self._say)
+    def _noise_of(self, name: str) -> float:
+        assert isinstance(self._trials, Folds)
+        return self._trials.training_error(self._tried[name])
+
+    def _trained(self) -> None:
+        """Networks, with the encoders that were best for kernels; then other decays and special branches."""
+        assert isinstance(self._branch, AutoBranch)
+        if not self._clock.allows("networks", _MIN_SECONDS):
+            return
+        network = self._within_time(self._branch)
+        encoders = self._ranked("kernel, ")[:_BEST_ENCODERS] or [StandardisedInputs()]
+        self._try(self._options(network, encoders))
+        self._try(special_branches(network, self._data, self._weights))
+        best = self._best_network()
+        if best is not None and kind_of_branch(self._tried[best].branch) == "network":
+            self._try(with_decays(best, self._tried[best]), _LONGER)
+
+    def _within_time(self, branch: AutoBranch) -> NetworkBranch:
+        """Trials, and the whole training, that fit into the time left."""
+        seconds = seconds_of_branch(branch, self._data)
+        trial = self._clock.share("trial", _TRIAL_SHARE) / seconds
+        whole = self._clock.share("whole", _WHOLE_SHARE) / seconds
+        self._trial_iterations = int(max(_MIN_TRIAL, min(branch.trial_iterations, trial)))
+        return dc.replace(branch.network, iterations=int(max(_MIN_TRIAL, min(branch.network.iterations, whole))))
+
+    def _encoders_for(self, branch: AbstractRegressor) -> None:
+        """A given branch, with the encoders that are open."""
+        encoders = self._promising(branch, self._encoders(encoding_candidates))
+        self._try(self._options(branch, encoders))
 
     def _promising(
-        self, branch: AbstractRegressor, encoders: Sequence[AbstractInputs], weights: str
+        self, branch: AbstractRegressor, encoders: Sequence[AbstractInputs]
     ) -> Sequence[AbstractInputs]:
         """The encoders to train a network with: the best with hidden layers as they are drawn."""
         if not isinstance(branch, NetworkBranch) or len(encoders) <= _BEST_ENCODERS:
             return encoders
-        options = self._options(branch, encoders, weights)
-        looks = {f"{name}, untrained": _with_iterations(each, 0) for name, each in options.items()}
+        options = self._options(branch, encoders)
+        looks = {f"{name}, untrained": with_iterations(each, 0) for name, each in options.items()}
         self._measure(looks)
-        errors = np.nan_to_num([self.errors[name] for name in looks], nan=np.inf)
+        errors = np.nan_to_num([self._mean(name) for name in looks], nan=np.inf)
         return [encoders[place] for place in sorted(np.argsort(errors, kind="stable")[:_BEST_ENCODERS])]
 
-    def _say(self, name: str, error: float) -> None:
-        self._reporter.say(f"  {name}: {error:.2e}")
+    def _try_weights(self) -> None:
+        best = self._best()
+        if self._tried[best].weights == self._weights:
+            others = {f"{best}, weights {w}": dc.replace(self._tried[best], weights=w) for w in self._other_weights}
+            self._try(others)
 
-    def _options(
-        self, branch: AbstractRegressor, encoders: Sequence[AbstractInputs], weights: str
-    ) -> dict[str, Candidate]:
+    # -- trying
+
+    _trial_iterations = 80
+
+    def _options(self, branch: AbstractRegressor, encoders: Sequence[AbstractInputs]) -> dict[str, Candidate]:
         """One branch after each encoder, by name, with the kind of branch where it is to be chosen."""
-        prefix = f"{_kind(branch)}, " if self._is_auto else ""
-        return {f"{prefix}{encoder}": Candidate(encoder, branch, weights) for encoder in encoders}
+        prefix = f"{kind_of_branch(branch)}, " if self._is_auto else ""
+        return {f"{prefix}{encoder}": Candidate(encoder, branch, self._weights) for encoder in encoders}
 
-    def _with_decays(self, name: str) -> dict[str, Candidate]:
-        base = self._tried[name]
-        return {
-            f"{name}, decay {decay:.0e}": dc.replace(base, branch=dc.replace(base.branch, decay=decay))
-            for decay in _DECAYS
-        }
+    def _encoders(self, candidates: Callable[[AnyData], list[AbstractInputs]]) -> list[AbstractInputs]:
+        return candidates(self._data) if isinstance(self._method.inputs, AutoInputs) else [self._method.inputs]
 
-    def _special(self, network: NetworkBranch, weights: str) -> dict[str, Candidate]:
-        """Branches for special inputs: convolutions on a grid, active neurons in few coordinates."""
-        (function, *others) = self._data.inputs.values()
-        options: dict[str, Candidate] = {}
-        if not others and function.grid_shape is not None and max(function.grid_shape) > 3:
-            branch = dc.replace(network, hidden=_CONVOLUTION, convolution=True)
-            options["convolution, standardise"] = Candidate(StandardisedInputs(), branch, weights)
-        if self._data.samples <= 2000:
-            encoder = PrincipalInputs(2) if self._data.flat_inputs.shape[1] > 8 else StandardisedInputs()
-            branch = ActiveNeurons(width=network.hidden[0], iterations=100)
-            options[f"active-neurons, {encoder}"] = Candidate(encoder, branch, weights)
-        return options
+    def _try(self, options: Mapping[str, Candidate], longer: float = 1.0) -> None:
+        most = int(longer * self._trial_iterations)
+        for name, candidate in options.items():
+            # The first is always tried, so that there is something to choose.
+            if name not in self._tried and (not self._tried or self._clock.allows(name, self._expected(candidate))):
+                self._measure({name: brief(candidate, most, is_auto=self._is_auto)})
+                self._tried[name] = candidate
 
-    def _network(self) -> NetworkBranch:
-        return self._branch.network if isinstance(self._branch, AutoBranch) else NetworkBranch()
+    def _expected(self, candidate: Candidate) -> float:
+        """Seconds of the last candidate of the same kind."""
+        kind = kind_of_branch(candidate.branch)
+        same = [self._seconds[n] for n, each in self._tried.items() if kind_of_branch(each.branch) == kind]
+        return same[-1] if same else 0.0
+
+    def _measure(self, candidates: Mapping[str, Candidate]) -> None:
+        for name, candidate in candidates.items():
+            self._settings[name] = settings_of(candidate)
+            found = remember(f"candidate {name}", lambda each=candidate: self._measured_errors(each))
+            self._errors[name], self._seconds[name] = found["errors"], float(found["seconds"][0])
+            self._reporter.say(f"  {name}: {self._mean(name):.2e}")
+
+    def _measured_errors(self, candidate: Candidate) -> dict[str, np.ndarray]:
+        begin = time.perf_counter()
+        parts = [0] if self._measured and not candidate.is_closed_form else None
+        errors = self._trials.errors(candidate, parts)
+        return {"errors": errors, "seconds": np.array([time.perf_counter() - begin])}
+
+    def _remembered(self, name: str, compute: Callable[[], float]) -> float:
+        return float(remember(name, lambda: {"value": np.array([compute()])})["value"][0])
+
+    # -- comparing
+
+    def _mean(self, name: str, rows: Bool[np.ndarray, " samples"] | None = None) -> float:
+        """The mean error of a candidate on the rows that it was measured on; for networks, on the first half."""
+        errors = self._errors[name]
+        if rows is None:
+            rows = ~np.isnan(errors) if self._is_complete(name) else self._first
+        return float(np.mean(errors[rows]))
+
+    def _is_complete(self, name: str) -> bool:
+        """Whether every sample was left out once."""
+        return not self._measured or bool(np.isfinite(self._errors[name]).all())
+
+    def _best(self) -> str:
+        """The best closed form, or a network that is clearly better on the first half of the part left out."""
+        complete = [name for name in self._tried if self._is_complete(name)]
+        closed = self._least(complete, None) if complete else None
+        others = [name for name in self._tried if name not in complete]
+        if not others:
+            assert closed is not None
+            return closed
+        trained = self._least(others, self._first)
+        if closed is None or self._mean(trained, self._first) < _WORTH_TRAINING * self._mean(closed, self._first):
+            return trained
+        return closed
+
+    def _least(self, names: Sequence[str], rows: Bool[np.ndarray, " samples"] | None) -> str:
+        """The first name whose error is nearly the least; the first if none is finite."""
+        tolerance = 1.0 if self._is_auto else _NEARLY
+        errors = {name: self._mean(name, rows) for name in names}
+        least = min((error for error in errors.values() if np.isfinite(error)), default=np.inf)
+        return next((name for name in names if errors[name] <= tolerance * least), names[0])
+
+    def _best_error(self) -> float:
+        return self._mean(self._best())
 
     def _best_network(self) -> str | None:
-        names = [name for name, each in self._tried.items() if _kind(each.branch) in _NETWORKS]
-        return best_of(self.errors, names) if names else None
+        names = [name for name, each in self._tried.items() if kind_of_branch(each.branch) in _NETWORKS]
+        return self._least(names, self._first) if names else None
 
-    def _best(self, *, tolerance: float = 1.0) -> str:
-        return best_of(self.errors, list(self._tried), tolerance)
+    def _ranked(self, prefix: str) -> list[AbstractInputs]:
+        names = [name for name in self._tried if name.startswith(prefix) and name.count(",") == 1]
+        return [self._tried[name].inputs for name in sorted(names, key=self._mean)]
 
-    def _encoders(self) -> Sequence[AbstractInputs]:
-        """Encoders to try; when the branch is open too, those that keep enough of a function."""
-        if not isinstance(self._method.inputs, AutoInputs):
-            return [self._method.inputs]
-        data = self._data
-        if not self._is_auto or len(data.inputs) > 1 or data.flat_inputs.shape[1] <= 8:
-            return encoding_candidates(data)
-        counts = [n for n in (4, 8, 16, 32, 64) if n < min(data.samples, data.flat_inputs.shape[1])]
-        return [StandardisedInputs(), *(PrincipalInputs(count) for count in counts)]
+    # -- results
 
+    def _hand_over(self) -> None:
+        if self._on_better is not None and self._measured:
+            self._on_better(self._chosen())
 
-def encoding_candidates(data: AnyData) -> list[AbstractInputs]:
-    """Encoders to try, simple ones first.
+    def _chosen(self) -> Chosen:
+        name = self._best()
+        candidate = self._tried[name]
+        error = self._validation_error(name) if self._measured else None
+        baseline = [
+            Baseline(kind, self._mean(key), self._seconds[key])
+            for key, kind in ((RIDGE, "pca-ridge"), (KERNEL_RIDGE, "pca-kernel-ridge"))
+            if key in self._errors
+        ]
+        means = {each: self._mean(each) for each in self._errors}
+        choice = Choice(name, means, self._best_network(), self._settings, baseline)
+        held_out = (lambda: self._held_out(candidate)) if self._measured else None
+        return Chosen(self._method_of(candidate, error), choice, error, held_out)
 
-    A few numbers: as they are, or logarithms and powers where they are positive. A function at many sensors:
-    principal coordinates, more and more of them, and linear predictions from them. Several functions: the same
-    kind for each of them.
-    """
-    functions = data.inputs
-    if len(functions) == 1 or all(f.values.shape[1] == 1 for f in functions.values()):
-        found = _for_function(InputFunction(data.flat_inputs))
-        return [each for each in found if isinstance(data, OperatorData) or not isinstance(each, PredictiveInputs)]
-    lists = {
-        name: [each for each in _for_function(f) if not isinstance(each, PredictiveInputs)]
-        for name, f in functions.items()
-    }
-    longest = max(map(len, lists.values()))
-    return [PerInput({name: each[min(i, len(each) - 1)] for name, each in lists.items()}) for i in range(longest)]
+    def _validation_error(self, name: str) -> float:
+        """The error on samples that did not choose: of every fold, that of the choice made on the others."""
+        if not self._is_complete(name):
+            return self._mean(name, self._second)
+        complete = [each for each in self._tried if self._is_complete(each)]
+        found = np.empty(self._data.samples)
+        for rows in self._trials.parts:
+            others = np.ones(len(found), bool)
+            others[rows] = False
+            found[rows] = self._errors[self._least(complete, others)][rows]
+        return float(found.mean())
 
+    def _held_out(self, candidate: Candidate) -> HeldOut:
+        rows = self._second if not candidate.is_closed_form or isinstance(self._trials, TrainedTrunk) else slice(None)
+        predictions = self._trials.predictions(candidate)
+        return HeldOut(self._data.outputs[rows], predictions[rows])
 
-def _for_function(function: InputFunction) -> list[AbstractInputs]:
-    inputs = function.values
-    if inputs.shape[1] > 8:
-        most = min(len(inputs), inputs.shape[1])
-        principal = [PrincipalInputs(n) for n in (1, 4, 16) if n < most]
-        predictive = [PredictiveInputs(n) for n in (8, 16) if n < most]
-        # At very many sensors a network on all of them is slow, and no better than on their principal coordinates.
-        whole = [StandardisedInputs()] if inputs.shape[1] <= _MAX_SENSORS else []
-        return [*whole, *principal, *predictive]
-    if (inputs > 0).all(axis=0).any():
-        return [StandardisedInputs(), *(StandardisedInputs(f) for f in ("log", "inverse", "inverse-root"))]
-    return [StandardisedInputs()]
-
-
-def _kind(branch: AbstractRegressor) -> str:
-    is_convolution = isinstance(branch, NetworkBranch) and branch.convolution
-    return "convolution" if is_convolution else getattr(branch, "kind", type(branch).__name__)
-
-
-def _settings(candidate: Candidate) -> CandidateSettings:
-    branch = candidate.branch
-    is_trained = getattr(branch, "iterations", 1) > 0
-    decay = getattr(branch, "decay", 0.0)
-    return CandidateSettings(_kind(branch), str(candidate.inputs), candidate.weights, decay, is_trained)
+    def _method_of(self, candidate: Candidate, error: float | None) -> AbstractMethod:
+        """The method with a candidate filled in, and as many modes as its error asks for."""
+        changes: dict[str, Any] = {"inputs": candidate.inputs, "weights": candidate.weights}
+        if not isinstance(self._method, TwoStep):
+            return dc.replace(self._method, **changes)
+        method = dc.replace(self._method, branch=candidate.branch, **changes)
+        trunk = method.trunk
+        if isinstance(trunk, ModesTrunk) and trunk.width is None and isinstance(self._data, OperatorData):
+            width = suitable_modes(method, self._data, _MODES_SHARE * (error or 0.0))
+            return dc.replace(method, trunk=dc.replace(trunk, width=width))
+        return method
 
 
-def _branch_of(method: AbstractMethod) -> AbstractRegressor:
-    """The branch, or for methods that train both networks at once one of the same architecture."""
-    if isinstance(method, TwoStep):
-        return method.branch
-    whole: Any = method
-    network = whole.branch
-    architecture = {f.name: getattr(network, f.name) for f in dc.fields(network) if f.name != "stacked"}
-    return NetworkBranch(**architecture, iterations=whole.iterations, ridge=1e-5, decay=0.0)
-
-
-def _brief(candidate: Candidate, most: int, is_auto: bool) -> Candidate:
-    """The candidate with a short training, for comparing; where decay acts it takes longer to show."""
-    branch = candidate.branch
-    if not isinstance(branch, NetworkBranch | JointBranch | ActiveNeurons):
-        return candidate
-    has_decay = branch.decay > 0 if isinstance(branch, NetworkBranch) else is_auto
-    return _with_iterations(candidate, min(branch.iterations, most if has_decay else min(most, BRIEF_ITERATIONS)))
-
-
-def _with_iterations(candidate: Candidate, iterations: int) -> Candidate:
-    return dc.replace(candidate, branch=dc.replace(candidate.branch, iterations=iterations))
-
-
-# What candidates are tried on
-
-
-def _trials(
-    method: AbstractMethod, data: RunData, seed: int, reporter: Reporter
-) -> tuple[list[Trial], TrunkResult | None]:
-    """The trials; for scattered data step 1 comes first, and is returned."""
-    if isinstance(data.data, ScatteredData):
-        trial, step1 = _scattered_trial(method, data, data.data, seed, reporter)
-        return [trial], step1
-    split = data.split
-    rest = np.union1d(split.train, split.validation)
-    if not isinstance(_branch_of(method), AutoBranch) or len(rest) >= CROSS_VALIDATED:
-        return [_aligned_trial(method, data.data, split)], None
-    parts = np.array_split(np.random.default_rng(data.split_seed).permutation(rest), FOLDS)
-    splits = [Split(np.setdiff1d(rest, part), np.sort(part), split.test) for part in parts]
-    return [_aligned_trial(method, data.data, each) for each in splits], None
-
-
-def _aligned_trial(method: AbstractMethod, data: OperatorData, split: Split) -> Trial:
-    train, validation = data.take(split.train), data.take(split.validation)
+def suitable_modes(method: TwoStep, data: OperatorData, allowed: float) -> int:
+    """The fewest modes that leave out at most the relative error `allowed`."""
     with jax.enable_x64(True):
-        ready = encode(train, _closed(method), np.dtype(np.float64))
-        fields, others = (make_fields(part, ready.coordinates, ready.output, None) for part in (train, validation))
-    return aligned_trial(train, validation, fields, others)
+        fields = encode(data, dc.replace(method, inputs=StandardisedInputs()), np.dtype(np.float64)).fields
+    assert isinstance(fields, Fields)
+    squares = principal_modes(fields).sizes ** 2
+    tails = np.cumsum(squares[::-1])[::-1]
+    return max(1, int((np.sqrt(tails / tails[0]) > allowed).sum()))
 
 
-def _scattered_trial(
-    method: AbstractMethod, data: RunData, samples: ScatteredData, seed: int, reporter: Reporter
-) -> tuple[Trial, TrunkResult]:
-    """Coefficients in the basis of a trunk; nothing is chosen about the trunk, so it may see all but the test."""
-    split = data.split
-    rest = np.union1d(split.train, split.validation)
-    closed = _closed(method)
-    if not isinstance(closed, TwoStep):
-        raise SettingError("samples at points of their own need the two-step method")
-    with jax.enable_x64(True):
-        ready = encode(samples.take(rest), closed, np.dtype(np.float64))
-        key = named_key(jr.key(seed), "trunk")
-        step1 = closed.trunk.fit(ready.fields, dtype=ready.dtype, key=key, on_step=reporter.on_step)
-        values = ready.fields.basis(step1, closed.orthonormalise).targets.reshape(len(rest), -1)
-    train, validation = (values[np.searchsorted(rest, part)] for part in (split.train, split.validation))
-    nothing = np.zeros(len(validation))
-    sizes = np.linalg.norm(validation, axis=1)
-    return Trial(data.train, data.validation, train, validation, nothing, sizes), step1
-
-
-def _closed(method: AbstractMethod) -> AbstractMethod:
-    """The method with placeholders for what is still open."""
-    changes: dict[str, Any] = {"inputs": RawInputs(), "weights": _closed_weights(method)}
-    if isinstance(method, TwoStep):
-        changes["branch"] = Linear()
-    return dc.replace(method, **changes)
-
-
-def _simplest(method: AbstractMethod) -> AbstractMethod:
-    """What is open replaced by what needs no choice."""
-    changes: dict[str, Any] = {"weights": _closed_weights(method)}
-    if isinstance(method.inputs, AutoInputs):
-        changes["inputs"] = StandardisedInputs()
-    if isinstance(_branch_of(method), AutoBranch):
-        changes["branch"] = Linear()
-    return dc.replace(method, **changes)
-
-
-def _closed_weights(method: AbstractMethod) -> str:
-    return "relative" if method.weights == "auto" else method.weights
+def _halves(trials: Trials, measured: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Samples of the first part that choose among trained candidates, and those that measure the winner."""
+    first, second = np.zeros((2, trials.data.samples), bool)
+    rows = np.random.default_rng(0).permutation(trials.parts[0])
+    middle = (len(rows) + 1) // 2 if measured else len(rows)
+    first[rows[:middle]] = True
+    second[rows[middle:]] = True
+    return (first, second) if second.any() else (first, first)

@@ -74,7 +74,7 @@ class Coordinates:
     ) -> list[AbstractEncoder]:
         parts: list[AbstractEncoder] = []
         if self.periods:
-            parts.append(Periodic(self._all_periods(names)))
+            parts.append(Periodic(self.all_periods(names)))
             points = np.asarray(parts[-1](jnp.asarray(points)))
         if self.rescale or self.fourier:
             low, high = points.min(axis=0), points.max(axis=0)
@@ -85,7 +85,8 @@ class Coordinates:
             parts.append(FourierFeatures(jnp.asarray(np.pi * self.cycles * draws)))
         return parts
 
-    def _all_periods(self, names: tuple[str, ...]) -> tuple[float, ...]:
+    def all_periods(self, names: tuple[str, ...]) -> tuple[float, ...]:
+        """The period of every coordinate, 0 for those that do not repeat."""
         for name, period in self.periods.items():
             if name not in names or not 0 < period < np.inf:
                 raise SettingError(

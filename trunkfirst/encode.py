@@ -14,9 +14,9 @@ from .data.operator_data import OperatorData
 from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
 from .encoders import AbstractEncoder, AutoInputs, Inputs, Parallel, in_precision
-from .fields import AbstractFields, Basis, Fields
+from .fields import AbstractFields, Basis, Fields, Mesh
 from .networks.branches import Branch
-from .networks.layers import Trunk
+from .networks.layers import AbstractFunctions
 from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor, InputLayout, Regression
@@ -79,12 +79,12 @@ class EncodedData:
         unit = basis.loss_unit
         return branch.fit(self.inputs, targets, self.sample_weights, layout=self.layout, loss_unit=unit, **options)
 
-    def operator(self, branch: Branch, trunk: Trunk, transform: Array | None) -> Operator:
+    def operator(self, branch: Branch, trunk: AbstractFunctions, transform: Array | None) -> Operator:
         """The operator of a trunk and a branch that were trained on this."""
         return Operator(
             self.encoder,
             branch,
-            Trunk(trunk.network, self.coordinates),
+            trunk.after(self.coordinates),
             transform,
             self.input_names,
             self.output,
@@ -99,7 +99,7 @@ def encode(data: AnyData, method: Encodings, dtype: np.dtype) -> EncodedData:
     encoder = in_precision(method.inputs.fit(data), dtype)
     rows = channel_weights(data, is_relative(method, output))
     return EncodedData(
-        fields=make_fields(data, coordinates, output, rows),
+        fields=with_periods(make_fields(data, coordinates, output, rows), method.coordinates, data),
         inputs=encoded(encoder, data.flat_inputs, dtype),
         layout=input_layout(data, encoder),
         sample_weights=None if rows is None else jnp.asarray(rows.mean(axis=1), dtype),
@@ -109,6 +109,14 @@ def encode(data: AnyData, method: Encodings, dtype: np.dtype) -> EncodedData:
         output=output,
         input_names=tuple(data.inputs),
     )
+
+
+def with_periods(fields: AbstractFields, coordinates: Coordinates, data: AnyData) -> AbstractFields:
+    """The fields with the periods of their coordinates."""
+    if not isinstance(fields, Fields) or fields.mesh is None or not coordinates.periods:
+        return fields
+    periods = coordinates.all_periods(data.coordinate_names)
+    return dc.replace(fields, mesh=dc.replace(fields.mesh, periods=periods))
 
 
 def is_relative(method: Encodings, output: OutputMap | None) -> bool:
@@ -153,7 +161,10 @@ def make_fields(
         if output is not None and output.boundary is not None:
             squares = factor[inside] ** 2 * (1.0 if point_weights is None else point_weights[inside])
             point_weights = squares / squares.sum()
-        return Fields(_encode_points(coordinates, data.points[inside]), rows, point_weights, weights, channels)
+        triangles = data.triangles if inside.all() else None
+        places = data.points[inside]
+        mesh = Mesh(places, triangles)
+        return Fields(_encode_points(coordinates, places), rows, point_weights, weights, channels, mesh=mesh)
     points, places = data.pooled()
     mask = data.mask
     raw, factor = raw_outputs(np.nan_to_num(data.outputs, nan=1.0), points[places], output)

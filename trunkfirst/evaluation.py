@@ -14,11 +14,10 @@ from .data.operator_data import OperatorData
 from .data.sample_weights import relative_weights
 from .data.scattered_data import AnyData, ScatteredData
 from .encode import make_fields
-from .encoders import AbstractEncoder
+from .encoders import AbstractEncoder, Identity
 from .fields import Fields, trunk_values
 from .linear.low_rank import principal_directions
 from .linear.orthonormalise import SVD, projection, relative_errors
-from .networks.layers import Trunk
 from .networks.operator import Operator
 from .outputs import is_free
 from .regressors.ridge import Kernel
@@ -157,7 +156,8 @@ def conditional_optimum(operator: Operator, data: AnyData) -> Outputs:
     """
     with jax.enable_x64(operator.dtype == np.float64):
         fields = make_fields(data, operator.trunk.encoder, operator.output, None)
-        functions = trunk_values(Trunk(operator.trunk.network), fields.points, operator.dtype)  # encoded already
+        # The points of the fields are encoded already.
+        functions = trunk_values(operator.trunk.after(Identity()), fields.points, operator.dtype)
         features = functions if operator.transform is None else functions @ np.asarray(operator.transform)
         features = features.astype(float, copy=False)
         if isinstance(fields, ScatteredFields):

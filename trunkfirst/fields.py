@@ -13,16 +13,16 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .distributed.mesh import shard_rows
 from .distributed.processes import process_shard
 from .linear.blocked_qr import row_blocks
 from .linear.low_rank import compress, is_limited_by_network, leverage_sample, trunk_limit, trunk_limit_bounds
-from .linear.orthonormalise import AbstractOrthonormaliser, Orthonormal
+from .linear.orthonormalise import AbstractOrthonormaliser, Orthonormal, orthonormal_already
 from .minimisers.loop import AbstractObjective, Status
 from .minimisers.separable import AbstractFeatures, SeparableProblem, solve_ridge, solve_ridge_in_blocks
-from .networks.layers import Perceptron, Trunk, rounded
+from .networks.layers import AbstractFunctions, Perceptron, Trunk, rounded
 from .records import LogEntry
 
 # Numbers of all layers at all points beyond which a search looks at some of the points: 64 MiB.
@@ -36,7 +36,7 @@ class TrunkResult:
     `is_projected` says that A is the least-squares solution, not one that a minimiser was still moving.
     """
 
-    trunk: Trunk
+    trunk: AbstractFunctions
     coefficients: Float[np.ndarray, "rows functions"]
     is_projected: bool
     loss: float
@@ -48,6 +48,8 @@ class TrunkResult:
     """The power of the loss."""
     limits: dict[str, Any] | None = None
     """Bounds of the loss. None until computed; they need an SVD of all outputs."""
+    values: Float[np.ndarray, "points functions"] | None = None
+    """The functions at the points, where they are orthonormal already."""
 
 
 @dc.dataclass(frozen=True)
@@ -68,6 +70,15 @@ class Basis:
         return self.squared_length * rank / (rank if self.transform is None else len(self.transform))
 
 
+@dc.dataclass(frozen=True, eq=False)
+class Mesh:
+    """Where fields are given, in physical coordinates; a period of 0 stands for a coordinate without one."""
+
+    points: Float[np.ndarray, "points coordinates"]
+    triangles: Int[np.ndarray, "triangles 3"] | None = None
+    periods: tuple[float, ...] | None = None
+
+
 class AbstractFields(abc.ABC):
     """Fields as step 1 asks for them, whatever the kind of data."""
 
@@ -86,11 +97,11 @@ class AbstractFields(abc.ABC):
         """The least-squares problem of a trunk, as a function of `ridge` and the `rounding` of kinks."""
 
     @abc.abstractmethod
-    def solve(self, trunk: Trunk, ridge: float) -> Float[np.ndarray, "rows functions"]:
+    def solve(self, trunk: AbstractFunctions, ridge: float) -> Float[np.ndarray, "rows functions"]:
         """The coefficients A for a given trunk."""
 
     @abc.abstractmethod
-    def loss(self, trunk: Trunk, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
+    def loss(self, trunk: AbstractFunctions, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
         """Mean of |error|^p over all values, without weights."""
 
     @abc.abstractmethod
@@ -98,7 +109,7 @@ class AbstractFields(abc.ABC):
         """The basis and the targets of step 2, from a fitted trunk."""
 
     @abc.abstractmethod
-    def limits(self, trunk: Trunk, p: float) -> dict[str, Any]:
+    def limits(self, trunk: AbstractFunctions, p: float) -> dict[str, Any]:
         """Bounds of the loss with power p for trunks of this width; None where they are not known."""
 
     @abc.abstractmethod
@@ -120,6 +131,14 @@ class Fields(AbstractFields):
     channels: int | None = None
     factor: Float[np.ndarray, "rank points"] | None = None
     """The thin factor of the outputs with the roots of all weights in it, where it is known already."""
+    mesh: Mesh | None = None
+
+    def weighted_outputs(self) -> Float[np.ndarray, "rows points"]:
+        """The outputs, or their factor, with the roots of all weights in them."""
+        if self.factor is not None:
+            return self.factor
+        roots = np.sqrt(mean_one(self.point_weights, len(self.points)))
+        return self.outputs * roots * np.sqrt(mean_one(self.sample_weights, self.rows))[:, None]
 
     def problem(self, dtype: np.dtype, *, floats_per_point: int = 0) -> Callable[..., AbstractObjective]:
         """With the thin factor of the outputs, so that its cost does not depend on the number of samples.
@@ -127,10 +146,8 @@ class Fields(AbstractFields):
         Where the numbers of all layers at all points are more than 2^23, points are drawn by leverage.
         """
         roots = np.sqrt(mean_one(self.point_weights, len(self.points)))
-        factor, points = self.factor, self.points
-        if factor is None:
-            outputs = self.outputs * roots * np.sqrt(mean_one(self.sample_weights, self.rows))[:, None]
-            factor = compress(outputs).factor
+        points = self.points
+        factor = compress(self.weighted_outputs()).factor if self.factor is None else self.factor
         if len(points) * floats_per_point > _MAX_NUMBERS:
             drawn, times = leverage_sample(factor, roots**2, _MAX_NUMBERS // floats_per_point)
             points, roots, factor = points[drawn], roots[drawn] * np.sqrt(times), factor[:, drawn] * np.sqrt(times)
@@ -140,8 +157,8 @@ class Fields(AbstractFields):
             TrunkFeatures(places, weights, rounding), targets, ridge, float(self.outputs.size)
         )
 
-    def solve(self, trunk: Trunk, ridge: float) -> Float[np.ndarray, "rows functions"]:
-        dtype = trunk.network.weights[0].dtype
+    def solve(self, trunk: AbstractFunctions, ridge: float) -> Float[np.ndarray, "rows functions"]:
+        dtype = trunk.dtype
         roots = np.sqrt(mean_one(self.point_weights, len(self.points)))
 
         def rows(block: slice) -> tuple[Array, Array]:
@@ -156,11 +173,14 @@ class Fields(AbstractFields):
         own = blocks[part::parts] or [slice(0, 0)]
         return np.asarray(solve_ridge_in_blocks(lambda: map(rows, own), ridge)).T
 
-    def loss(self, trunk: Trunk, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
+    def loss(self, trunk: AbstractFunctions, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
         return plain_loss(A, trunk_values(trunk, self.points, A.dtype), self.outputs, p=p)
 
     def basis(self, step1: TrunkResult, orthonormalise: AbstractOrthonormaliser | None) -> Basis:
         """Targets (R A)^T, or where A is the least-squares solution the same as (Q^T U)^T; without QR A^T."""
+        if step1.values is not None:
+            found = orthonormal_already(step1.values)
+            return Basis(step1.coefficients, None, found.squared_length, found.condition, found)
         if orthonormalise is None:
             return Basis(step1.coefficients, None, 1.0, None)
         features = trunk_values(step1.trunk, self.points, step1.coefficients.dtype)
@@ -171,9 +191,9 @@ class Fields(AbstractFields):
             targets = step1.coefficients @ found.coordinates.T
         return Basis(targets, found.transform, found.squared_length, found.condition, found)
 
-    def limits(self, trunk: Trunk, p: float) -> dict[str, Any]:
+    def limits(self, trunk: AbstractFunctions, p: float) -> dict[str, Any]:
         """Two bounds for p = 1, one for p = 2 (Eckart-Young)."""
-        width = trunk.effective_width
+        width = trunk.effective_width if isinstance(trunk, Trunk) else trunk.count
         squared = trunk_limit(self.outputs, width)
         lower, upper = trunk_limit_bounds(self.outputs, width) if p == 1 else (squared if p == 2 else None, None)
         return {
@@ -194,10 +214,10 @@ def rows_of_channel(fields: AbstractFields, channel: int) -> dict[str, Any]:
 
 
 def trunk_values(
-    trunk: Trunk, points: Float[np.ndarray, "points features"], dtype: np.dtype
+    trunk: AbstractFunctions, points: Float[np.ndarray, "points features"], dtype: np.dtype
 ) -> Float[np.ndarray, "points functions"]:
     """Phi at all points, a block of points at a time, so that hidden layers never cover all of them."""
-    values = np.empty((len(points), trunk.width + 1), dtype)
+    values = np.empty((len(points), trunk.count), dtype)
     for block in row_blocks(len(points)):
         values[block] = trunk(jnp.asarray(points[block], dtype))
     return values

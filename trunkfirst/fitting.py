@@ -1,8 +1,10 @@
 """From data and a method to an operator with its errors: choose, train, evaluate. No files are written here."""
 
 import dataclasses as dc
+import functools as ft
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,28 +12,28 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Int, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from .auto import Chosen, choose
+from .auto import Chosen, choose, with_trunk
+from .checkpoints import is_keeping_checkpoints
+from .clock import Clock
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .distributed.mesh import use_devices
 from .errors import DivergedError
-from .evaluation import Evaluation, evaluate, kernel_baseline
+from .evaluation import Evaluation, evaluate, kernel_baseline, predict_at
 from .fields import TrunkResult
-from .intervals import Intervals, conformal_intervals
+from .intervals import HeldOut, Intervals, conformal_intervals
 from .linear.orthonormalise import SVD
 from .memory import check_memory, stream_bytes
 from .method import AbstractMethod, Trained
-from .minimisers.loop import OnStep
+from .minimisers.loop import OnStep, Status
 from .monolithic import Monolithic
 from .progress import Reporter, Silent
 from .run_data import RunData
-from .sizing import with_sizes, within_minutes
+from .sizing import within_minutes
 from .training_summary import TrainingSummary, summarise, training_domain
-from .trunks import reuse_trunk
-from .two_step import TwoStep
 
 # Beyond this condition number, single precision leaves a projected gradient fewer than three digits.
 _MAX_CONDITION_SINGLE = 1e4
@@ -77,33 +79,69 @@ def train(
     seed: int = 0,
     minutes: float | None = None,
     intervals: bool = False,
+    measured: bool = True,
     chosen: Chosen | None = None,
     trunk_result: TrunkResult | None = None,
     on_chosen: Callable[[Chosen], AbstractMethod] | None = None,
+    on_operator: Callable[[FitResult], None] | None = None,
     reporter: Reporter | None = None,
     throw: bool = True,
 ) -> FitResult:
     """Choose what the method leaves open, train it, and evaluate the operator on the test samples.
 
-    A choice and a finished step 1 made earlier may be given. `on_chosen` is called before training and returns the
-    method to train. With `throw=False` a fit that diverges is returned with that status.
+    A choice and a finished step 1 made earlier may be given. `measured` says whether the error of the operator is
+    measured on samples that are left out. `on_chosen` is called before training and returns the method to train;
+    `on_operator` with operators that are usable while better ones are looked for. With `throw=False` a fit that
+    diverges is returned with that status.
     """
     start, reporter = time.perf_counter(), reporter or Silent()
+    clock = Clock(minutes, start=start - data.seconds)
     check_data_memory(data)
+    finish = ft.partial(_finish, data=data, seed=seed, reporter=reporter, start=start, throw=throw)
+    handed_over: list[Chosen] = []
+
+    def on_better(found: Chosen) -> None:
+        handed_over.append(found)
+        if on_operator is not None:
+            on_operator(finish(found, found.method, intervals=False))
+
+    status: Status | None = None
     if chosen is None:
-        chosen = resolve(method, data, seed=seed, minutes=minutes, reporter=reporter)
-    if not data.holds_validation:  # a trunk that choosing needed has seen the samples for choosing
-        trunk_result = trunk_result or chosen.trunk_result
+        try:
+            chosen = resolve(
+                method, data, seed=seed, clock=clock, reporter=reporter, measured=measured, on_better=on_better
+            )
+        except KeyboardInterrupt:
+            if is_keeping_checkpoints() or not handed_over:
+                raise
+            warnings.warn("interrupted: this is the best operator found so far", UserWarning, stacklevel=3)
+            chosen, status = handed_over[-1], "interrupted"
     final = chosen.method if on_chosen is None else on_chosen(chosen)
-    # With everything chosen, the samples for choosing now serve for training, unless they are held back.
+    result = finish(chosen, final, intervals=intervals, trunk_result=trunk_result)
+    return result if status is None else dc.replace(result, status=status)
+
+
+def _finish(
+    chosen: Chosen,
+    final: AbstractMethod,
+    *,
+    data: RunData,
+    seed: int,
+    reporter: Reporter,
+    start: float,
+    throw: bool,
+    intervals: bool,
+    trunk_result: TrunkResult | None = None,
+) -> FitResult:
+    """Train what was chosen on all samples but those held back, and evaluate it on the test samples."""
     samples = data.for_training
     trained = fit_method(
         data.whole or samples, final, key=seed, trunk_result=trunk_result, on_step=reporter.on_step, throw=throw
     )
-    warnings = precision_warnings(chosen.method, trained, samples)
-    for warning in warnings:
+    remarks = precision_warnings(chosen.method, trained, samples)
+    for warning in remarks:
         reporter.say(f"warning: {warning}")
-    found = prediction_intervals(samples, chosen.method, trained, seed=seed) if intervals else None
+    found = prediction_intervals(samples, chosen, trained, seed=seed) if intervals else None
     summary = summarise(samples, found)
     operator = dc.replace(trained.operator, domain=training_domain(samples, summary))
     trained = dc.replace(trained, operator=operator)
@@ -112,10 +150,10 @@ def train(
         method=chosen.method,
         chosen=chosen,
         samples=data.counts,
-        evaluation=None if data.test is None else _evaluated(trained, samples, data.test),
+        evaluation=None if data.test is None else _evaluated(trained, samples, data.test, chosen),
         validation_error=_validation_error(data, trained, chosen),
         training=summary,
-        warnings=warnings,
+        warnings=remarks,
         seconds=time.perf_counter() - start,
     )
 
@@ -125,15 +163,20 @@ def resolve(
     data: RunData,
     *,
     seed: int,
-    minutes: float | None = None,
+    clock: Clock | None = None,
     reporter: Reporter | None = None,
+    measured: bool = True,
+    on_better: Callable[[Chosen], None] | None = None,
 ) -> Chosen:
     """The method with sizes, iterations and choices filled in; test samples are never looked at."""
-    samples = data.all_but_test
-    method = with_sizes(method, samples)
-    if minutes is not None:
-        method = within_minutes(method, samples, minutes)
-    return choose(method, data, seed=seed, reporter=reporter or Silent())
+    samples, clock = data.for_training, clock or Clock()
+    method = with_trunk(method, samples)
+    if clock.minutes is not None:
+        # A network trunk is trained once to choose and measure, and once more on all samples.
+        method = within_minutes(method, samples, clock.minutes / (2 if measured else 1))
+    return choose(
+        method, data, seed=seed, clock=clock, reporter=reporter, measured=measured, on_better=on_better
+    )
 
 
 def fit_method(
@@ -166,48 +209,38 @@ def check_data_memory(data: RunData) -> None:
     check_memory(data.data.samples, floats, is_loaded=True, beside=beside)
 
 
-def _evaluated(trained: Trained, train_data: AnyData, test: AnyData) -> Evaluation:
-    """With a kernel baseline fitted to the same training samples."""
+def _evaluated(trained: Trained, train_data: AnyData, test: AnyData, chosen: Chosen) -> Evaluation:
+    """With a kernel baseline fitted to the same training samples, where there is no baseline yet."""
     evaluation = evaluate(trained.operator, test)
-    if not isinstance(train_data, OperatorData) or not isinstance(test, OperatorData):
+    is_aligned = isinstance(train_data, OperatorData) and isinstance(test, OperatorData)
+    if not is_aligned or (chosen.choice is not None and chosen.choice.baseline):
         return evaluation
     return dc.replace(evaluation, kernel_error=kernel_baseline(train_data, test, trained.operator.encoder))
 
 
 def _validation_error(data: RunData, trained: Trained, chosen: Chosen) -> float | None:
-    """The operator's own on samples that were held back, else that of the best candidate."""
+    """The operator's own on samples that were held back, else that of operators fitted without a part of them."""
     if data.holds_validation and len(data.split.validation):
         return float(evaluate(trained.operator, data.validation).errors.mean())
-    return None if chosen.choice is None else chosen.choice.error
+    return chosen.validation_error
 
 
 def prediction_intervals(
-    samples: AnyData, method: AbstractMethod, trained: Trained, *, seed: int = 0
+    samples: AnyData, chosen: Chosen, trained: Trained, *, seed: int = 0
 ) -> Intervals | None:
-    """From branches that are fitted again without a fifth of the samples each; the trunk has seen all of them."""
-    if trained.status != "finished" or not isinstance(samples, OperatorData) or not isinstance(method, TwoStep):
+    """From predictions of operators that saw neither inputs nor outputs of the samples they are compared with.
+
+    They were made while choosing; else the method is trained once more without a fifth of the samples.
+    """
+    if trained.status != "finished" or not isinstance(samples, OperatorData):
         return None
-
-    step1 = _step1_of(samples, method, trained)
-
-    def predictions_without(left_out: Int[np.ndarray, " left_out"]) -> np.ndarray:
-        rest = np.setdiff1d(np.arange(samples.samples), left_out)
-        rows = (rest[:, None] * samples.channels + np.arange(samples.channels)).ravel()
-        part = dc.replace(step1, coefficients=step1.coefficients[rows])
-        operator = fit_method(samples.take(rest), method, key=seed, trunk_result=part).operator
-        return operator.predict(samples.flat_inputs[left_out], samples.points)
-
-    return conformal_intervals(samples, predictions_without, seed=seed)
-
-
-def _step1_of(samples: OperatorData, method: TwoStep, trained: Trained) -> TrunkResult:
-    """Step 1 with coefficients for the samples in memory, where it was trained on more of them."""
-    step1 = trained.trunk_result
-    assert step1 is not None
-    if len(step1.coefficients) == samples.samples * samples.channels:
-        return step1
-    with jax.enable_x64(True):
-        return reuse_trunk(step1.trunk, method.encode(samples).fields)
+    if chosen.held_out is not None:
+        return conformal_intervals(samples.points, chosen.held_out())
+    left_out = np.sort(np.random.default_rng(seed).permutation(samples.samples)[: max(samples.samples // 5, 1)])
+    rest = np.setdiff1d(np.arange(samples.samples), left_out)
+    operator = fit_method(samples.take(rest), chosen.method, key=seed).operator
+    held = samples.take(left_out)
+    return conformal_intervals(samples.points, HeldOut(held.outputs, predict_at(operator, held)))
 
 
 def precision_warnings(method: AbstractMethod, trained: Trained, data: AnyData) -> list[str]:

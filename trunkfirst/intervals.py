@@ -3,19 +3,18 @@
 import dataclasses as dc
 import functools as ft
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from scipy.spatial import KDTree
 
-from .data.operator_data import OperatorData
 from .errors import ValueRangeError
 from .linear.blocked_qr import one_blas_thread
+from .linear.orthonormalise import field_sizes
 
 LEVELS = (0.8, 0.9, 0.95)
-_FOLDS, _MAX_CALIBRATION = 5, 2000
+_MAX_CALIBRATION = 2000
 # Novelty: principal coordinates and training inputs that are kept; an input may leave the range of training by a
 # tenth of it, and may be 1.5 times as far from its neighbours as training inputs are.
 _MAX_COORDINATES, _MAX_SEEN = 8, 2000
@@ -23,7 +22,6 @@ _MARGIN, _SLACK = 0.1, 1.5
 
 Inputs = Float[np.ndarray, "samples sensors"]
 AnyOutputs = Float[np.ndarray, "samples points ..."]
-PredictionsWithout = Callable[[Int[np.ndarray, " left_out"]], np.ndarray]
 
 
 # -- intervals
@@ -82,24 +80,26 @@ def intervals_from(arrays: dict[str, np.ndarray]) -> Intervals | None:
     return Intervals(**found) if found else None
 
 
-def conformal_intervals(
-    data: OperatorData, predictions_without: PredictionsWithout, *, seed: int = 0
-) -> Intervals:
-    """Quantiles of the errors of samples that were not trained on, by cross-fitting.
+@dc.dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Outputs, and what operators that were fitted without these samples predict."""
 
-    `predictions_without(samples)` are the predictions for these samples of an operator trained on all others. The
-    operator itself is trained on all samples and is no worse than those of the folds.
+    outputs: AnyOutputs
+    predictions: AnyOutputs
+
+
+def conformal_intervals(points: Float[np.ndarray, "points coordinates"], held_out: HeldOut) -> Intervals:
+    """Quantiles of the errors of samples that were not trained on.
+
+    The operator itself is trained on all samples and is no worse than those that were fitted without some.
     """
-    order = np.random.default_rng(seed).permutation(data.samples)[:_MAX_CALIBRATION]
-    predictions = np.empty((len(order), *data.outputs.shape[1:]))
-    for fold in np.array_split(np.arange(len(order)), min(_FOLDS, len(order))):
-        predictions[fold] = predictions_without(order[fold])
-    outputs = data.outputs[order]
+    some = np.random.default_rng(0).permutation(len(held_out.outputs))[:_MAX_CALIBRATION]
+    outputs, predictions = held_out.outputs[some], held_out.predictions[some]
     relative, errors = _relative(predictions, outputs), np.abs(predictions - outputs)
     return Intervals(
         np.asarray(LEVELS),
         np.asarray([conformal_quantile(relative, level) for level in LEVELS]),
-        data.points,
+        points,
         np.stack([conformal_quantile(errors, level) for level in LEVELS]),
     )
 
@@ -120,9 +120,8 @@ def conformal_quantile(scores: Float[np.ndarray, "samples ..."], level: float) -
 
 def _relative(predictions: np.ndarray, outputs: np.ndarray) -> Float[np.ndarray, " samples"]:
     """|error| over |prediction|, because at prediction time the output is not known."""
-    sizes = np.linalg.norm(predictions.reshape(len(predictions), -1), axis=1)
     errors = np.linalg.norm((predictions - outputs).reshape(len(predictions), -1), axis=1)
-    return errors / np.maximum(sizes, np.finfo(float).tiny)
+    return errors / field_sizes(predictions.reshape(len(predictions), -1))
 
 
 # -- novelty

@@ -2,7 +2,7 @@
 
 import dataclasses as dc
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -104,6 +104,15 @@ class CandidateSettings:
 
 
 @dc.dataclass(frozen=True)
+class Baseline:
+    """A simple method on the same samples left out: `pca-ridge` or `pca-kernel-ridge`."""
+
+    kind: str
+    mean_relative_l2: float
+    seconds: float
+
+
+@dc.dataclass(frozen=True)
 class Choice:
     """The chosen candidate and the mean relative validation error of every candidate, NaN where one failed."""
 
@@ -112,6 +121,8 @@ class Choice:
     best_network: str | None = None
     candidates: Mapping[str, CandidateSettings] = dc.field(default_factory=dict[str, CandidateSettings])
     """The settings of the candidates by name; empty in files of version 0.1."""
+    baseline: Sequence[Baseline] = ()
+    """PCA with ridge and with kernel ridge, on the same samples."""
 
     @property
     def error(self) -> float:

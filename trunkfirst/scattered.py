@@ -15,7 +15,7 @@ from .fields import AbstractFields, Basis, Searched, TrunkResult, mean_one, rows
 from .linear.low_rank import principal_directions
 from .linear.orthonormalise import SVD, AbstractOrthonormaliser, Orthonormal
 from .minimisers.loop import AbstractObjective, Parameters
-from .networks.layers import Trunk
+from .networks.layers import AbstractFunctions, Trunk
 
 # Values that a search looks at; more samples than that improve the trunk little.
 _SEARCH_VALUES = 100_000
@@ -41,12 +41,12 @@ class ScatteredFields(AbstractFields):
         some = some_samples(self)
         return lambda ridge, rounding=0.0: scattered_problem(some, ridge, dtype, rounding=rounding)
 
-    def solve(self, trunk: Trunk, ridge: float) -> Float[np.ndarray, "rows functions"]:
-        dtype = trunk.network.weights[0].dtype
-        solved = scattered_problem(self, ridge, dtype).coefficients(Searched(trunk.network, False))
+    def solve(self, trunk: AbstractFunctions, ridge: float) -> Float[np.ndarray, "rows functions"]:
+        assert isinstance(trunk, Trunk)
+        solved = scattered_problem(self, ridge, trunk.dtype).coefficients(Searched(trunk.network, False))
         return np.asarray(solved).reshape(self.rows, -1)
 
-    def loss(self, trunk: Trunk, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
+    def loss(self, trunk: AbstractFunctions, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
         return float(np.mean(np.abs(residuals(trunk_values(trunk, self.points, A.dtype), A, self)) ** p))
 
     def basis(self, step1: TrunkResult, orthonormalise: AbstractOrthonormaliser | None) -> Basis:
@@ -56,7 +56,7 @@ class ScatteredFields(AbstractFields):
         features = trunk_values(step1.trunk, self.points, step1.coefficients.dtype)
         return scattered_basis(features, step1.coefficients, self)
 
-    def limits(self, trunk: Trunk, p: float) -> dict[str, Any]:
+    def limits(self, trunk: AbstractFunctions, p: float) -> dict[str, Any]:
         del trunk, p
         return {"limit": None, "limit_upper": None, "is_limited_by_network": None}
 

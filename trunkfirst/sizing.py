@@ -22,7 +22,6 @@ from .method import AbstractMethod
 from .minimisers.loop import minimise
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .regressors.network import AutoBranch
-from .trials import CROSS_VALIDATED, FOLDS
 from .two_step import TwoStep
 
 # Functions beyond this relative error of the best basis are left out.
@@ -112,13 +111,18 @@ def _journalled(step: str, measure: Callable[[], float]) -> float:
     return float(found["seconds"][0])
 
 
+def seconds_of_branch(branch: AutoBranch, data: AnyData) -> float:
+    """Seconds of an iteration of the network of a branch that is to be chosen, for as many coefficients as samples."""
+    coefficients = min(data.samples, _MAX_FUNCTIONS) * data.channels
+    return _journalled("branch", lambda: _seconds_of_branch(branch, coefficients, data))
+
+
 def _branch_within(branch: AutoBranch, trunk: NetworkTrunk, data: AnyData, minutes: float) -> AutoBranch:
     """Fewer iterations of trials and of the network where time is short."""
     assert trunk.width is not None
     coefficients = (trunk.width + 1) * data.channels
     seconds = _journalled("branch", lambda: _seconds_of_branch(branch, coefficients, data))
-    folds = FOLDS if data.samples < CROSS_VALIDATED else 1
-    trial = int(_TRIALS_SHARE * 60 * minutes / seconds / _TRIALS / folds)
+    trial = int(_TRIALS_SHARE * 60 * minutes / seconds / _TRIALS)
     whole = int(_BRANCH_SHARE * 60 * minutes / seconds / _BRANCH_FITS)
     iterations = min(branch.network.iterations, max(_MIN_BRANCH, _two_digits(whole)))
     return dc.replace(

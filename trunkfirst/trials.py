@@ -1,29 +1,46 @@
-"""What candidates are compared on: coefficients learned from training samples, predicted on validation ones."""
+"""What candidates are compared on: every sample is predicted by an operator that was fitted without it.
+
+The trunk of these operators are the principal modes of the outputs that they were fitted to. Modes, channel scales,
+weights and encoders are fitted anew for each part that is left out.
+"""
 
 import dataclasses as dc
 import functools as ft
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, Int
 
-from .checkpoints import remember
 from .data.operator_data import OperatorData
-from .data.sample_weights import relative_weights
+from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
 from .encode import encoded, input_layout
 from .encoders import AbstractInputs
-from .fields import Fields
-from .linear.low_rank import principal_directions
+from .evaluation import evaluate, predict_at
+from .fields import TrunkResult
+from .linear.low_rank import principal_rows
+from .linear.orthonormalise import field_sizes
+from .minimisers.loop import OnStep
+from .networks.operator import Operator
+from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor
+from .regressors.ridge import Kernel, Linear
+from .two_step import TwoStep
 
-# With fewer samples than this one split says little: cross-validation.
-CROSS_VALIDATED = 500
 FOLDS = 5
-_MAX_SAMPLES = 4000
+# Of more samples, a random part is looked at.
+MAX_SAMPLES = 4000
+# Coordinates of the outputs below this share of their norm are rounding.
+_ROUNDING = 1e-15
+# What the modes that a network learns may leave out in a comparison.
+_NETWORK_MODES = 1e-6
+
+Rows = Int[np.ndarray, " rows"]
+Coordinates = Float[np.ndarray, "samples channels rank"]
 
 
 @dc.dataclass(frozen=True)
@@ -34,83 +51,219 @@ class Candidate:
     branch: AbstractRegressor
     weights: str = "relative"
 
+    @property
+    def is_closed_form(self) -> bool:
+        """Whether it is fitted without iterations, in NumPy."""
+        return isinstance(self.branch, Linear | Kernel)
+
+
+class Folds:
+    """Samples at the same points, of which one part after the other is left out and predicted.
+
+    Args:
+        data: Samples for training and choosing; test samples are not among them.
+        output: What is known about the outputs.
+        parts: Rows that are left out, one array for each fold.
+        seed: Of networks.
+    """
+
+    def __init__(self, data: OperatorData, output: Output, parts: Sequence[Rows], *, seed: int = 0) -> None:
+        self.data, self.parts, self._output, self._seed = data, list(parts), output, seed
+        self._coordinates = OutputCoordinates.of(data, output)
+
+    def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
+        """The relative error of every sample that is left out once; NaN for the others."""
+        found = np.full(self.data.samples, np.nan)
+        for part in range(len(self.parts)) if parts is None else parts:
+            rows = self.parts[part]
+            found[rows] = self._coordinates.errors(rows, self._predicted(candidate, part)).mean(axis=1)
+        return found
+
+    def projection_errors(self) -> Float[np.ndarray, " samples"]:
+        """The same for the best coefficients of the modes: what the trunk alone costs."""
+        found = np.full(self.data.samples, np.nan)
+        for part, rows in enumerate(self.parts):
+            fold = self._fold(part)
+            _, modes, _ = principal_rows(fold.targets.reshape(-1, fold.targets.shape[-1]), _ROUNDING)
+            best = self._coordinates.values[rows] @ modes.T @ modes
+            found[rows] = self._coordinates.errors(rows, best).mean(axis=1)
+        return found
+
+    def training_error(self, candidate: Candidate) -> float:
+        """The mean relative error of the samples that the first fold was fitted to."""
+        fold = self._fold(0)
+        rows = np.setdiff1d(np.arange(self.data.samples), self.parts[0])
+        predicted = fold.fit(candidate, self._seed)(fold.train.flat_inputs)
+        return float(self._coordinates.errors(rows, predicted).mean())
+
+    def predictions(self, candidate: Candidate) -> Float[np.ndarray, "samples points ..."]:
+        """Physical outputs of every sample that is left out once; NaN for the others."""
+        found = np.full(self.data.outputs.shape, np.nan)
+        for part, rows in enumerate(self.parts):
+            found[rows] = self._coordinates.fields(self._predicted(candidate, part))
+        return found
+
+    def _predicted(self, candidate: Candidate, part: int) -> Coordinates:
+        fold = self._fold(part)
+        return fold.fit(candidate, self._seed)(self.data.flat_inputs[self.parts[part]])
+
+    @ft.cache  # noqa: B019 - folds live as long as the search
+    def _fold(self, part: int) -> "_Fold":
+        rows = np.setdiff1d(np.arange(self.data.samples), self.parts[part])
+        return _Fold(self.data.take(rows), self._output, self._coordinates.values[rows])
+
 
 @dc.dataclass(frozen=True, eq=False)
-class Trial:
-    """Targets of the training samples, wanted coefficients of the validation samples.
+class _Fold:
+    """The samples that operators are fitted to while a part is left out."""
 
-    Coefficients are orthonormal: an error in them is as long as the error of the field. `rest` is the length of
-    what no coefficient can reach, `sizes` that of the whole output.
-    """
+    train: OperatorData
+    output: Output
+    coordinates: Coordinates
 
-    train: AnyData
-    validation: AnyData
-    targets: Float[np.ndarray, "samples coefficients"]
-    wanted: Float[np.ndarray, "others coefficients"]
-    rest: Float[np.ndarray, " others"]
-    sizes: Float[np.ndarray, " others"]
+    @ft.cached_property
+    def scale(self) -> Float[np.ndarray, "channels 1"]:
+        """The size of every channel."""
+        fitted = self.output.fit(self.train)
+        return np.ones((1, 1)) if fitted is None else np.asarray(fitted.scale).reshape(-1, 1)
 
-    def error(self, candidate: Candidate, *, key: PRNGKeyArray) -> float:
-        """Mean relative validation error of a candidate."""
+    @ft.cached_property
+    def targets(self) -> Coordinates:
+        return self.coordinates / self.scale
+
+    def fit(self, candidate: Candidate, seed: int) -> Callable[[np.ndarray], Coordinates]:
+        """Fit a candidate; the function returned predicts coordinates of the outputs."""
         encoder = candidate.inputs.fit(self.train)
-        inputs, others = (encoded(encoder, data.flat_inputs) for data in (self.train, self.validation))
-        weights = jnp.asarray(relative_weights(self.train)) if candidate.weights == "relative" else None
-        layout = input_layout(self.train, encoder)
-        regression = candidate.branch.fit(inputs, jnp.asarray(self.targets), weights, key=key, layout=layout)
-        missed = np.asarray(regression.branch(others)) - self.wanted
-        lengths = np.sqrt(np.sum(missed**2, axis=1) + self.rest**2)
-        return float(np.mean(lengths / np.maximum(self.sizes, np.finfo(float).tiny)))
+        is_relative = candidate.weights == "relative" and not self.output.positive
+        rows = channel_weights(self.train, is_relative)
+        weights = None if rows is None else rows.mean(axis=1)
+        learn = ft.partial(_closed_form if candidate.is_closed_form else _trained, candidate.branch)
+        branch = learn(
+            np.asarray(encoded(encoder, self.train.flat_inputs)),
+            self.targets,
+            weights,
+            layout=input_layout(self.train, encoder),
+            key=jr.key(seed),
+        )
+
+        def predict(inputs: np.ndarray) -> Coordinates:
+            values = branch(np.asarray(encoded(encoder, inputs)))
+            return values.reshape(len(inputs), *self.targets.shape[1:]) * self.scale
+
+        return predict
 
 
-def aligned_trial(train: OperatorData, validation: OperatorData, fields: Fields, other_fields: Fields) -> Trial:
-    """A trial in the principal directions of the training outputs, which replace a trunk."""
-    if train.samples > _MAX_SAMPLES:
-        rows = np.sort(np.random.default_rng(0).choice(train.samples, _MAX_SAMPLES, replace=False))
-        channels = fields.channels or 1
-        chosen = (rows[:, None] * channels + np.arange(channels)).ravel()
-        train, fields = train.take(rows), dc.replace(fields, outputs=fields.outputs[chosen])
-    outputs, others = (_flat(part, data.samples) for part, data in ((fields, train), (other_fields, validation)))
-    weights = np.sqrt(relative_weights(train))[:, None]
-    modes = principal_directions(outputs * weights, tolerance=1e-10)
-    wanted = others @ modes.T
-    rest = np.linalg.norm(others - wanted @ modes, axis=1)
-    return Trial(train, validation, outputs @ modes.T, wanted, rest, np.linalg.norm(others, axis=1))
+def _closed_form(
+    branch: AbstractRegressor, inputs: np.ndarray, targets: Coordinates, weights: np.ndarray | None, **options: Any
+) -> Callable[[np.ndarray], np.ndarray]:
+    """In any complete basis closed forms give the same predictions: that of the coordinates serves as well."""
+    return branch.fit(inputs, targets.reshape(len(targets), -1), weights, **options).branch
 
 
-def _flat(fields: Fields, samples: int) -> Float[np.ndarray, "samples values"]:
-    """One row a sample, every value times the root of its point's weight, mean square as length."""
-    points = fields.outputs.shape[1]
-    weights = np.full(points, 1 / points) if fields.point_weights is None else fields.point_weights
-    return (fields.outputs * np.sqrt(weights)).reshape(samples, -1)
-
-
-def measure(
-    trials: Sequence[Trial],
-    candidates: Mapping[str, Candidate],
-    *,
-    key: PRNGKeyArray | int,
-    on_error: Callable[[str, float], None] | None = None,
-) -> dict[str, float]:
-    """The validation error of every candidate, the mean over the `trials` (the folds of a cross-validation).
-
-    `on_error` is called with each candidate's error as it becomes known. Checkpoints keep them.
-    """
-    errors: dict[str, float] = {}
+def _trained(
+    branch: AbstractRegressor, inputs: np.ndarray, targets: Coordinates, weights: np.ndarray | None, **options: Any
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Networks learn the coefficients of the leading modes."""
+    samples, channels, rank = targets.shape
+    roots = 1.0 if weights is None else np.sqrt(weights / weights.mean())[:, None, None]
+    _, modes, _ = principal_rows((targets * roots).reshape(-1, rank), _NETWORK_MODES)
+    coefficients = (targets @ modes.T).reshape(samples, -1)
+    weighted = None if weights is None else jnp.asarray(weights)
     with jax.enable_x64(True):
-        key = jr.key(key) if isinstance(key, int) else key
-        for name, candidate in candidates.items():
-            found = remember(f"candidate {name}", ft.partial(_mean_error, trials, candidate, key))
-            errors[name] = float(found["error"][0])
-            if on_error is not None:
-                on_error(name, errors[name])
-    return errors
+        fitted = branch.fit(jnp.asarray(inputs), jnp.asarray(coefficients), weighted, **options).branch
+
+    def predict(others: np.ndarray) -> np.ndarray:
+        with jax.enable_x64(True):
+            return np.asarray(fitted(jnp.asarray(others))).reshape(-1, channels, len(modes)) @ modes
+
+    return predict
 
 
-def _mean_error(trials: Sequence[Trial], candidate: Candidate, key: PRNGKeyArray) -> dict[str, np.ndarray]:
-    return {"error": np.array([np.mean([trial.error(candidate, key=key) for trial in trials])])}
+@dc.dataclass(frozen=True, eq=False)
+class OutputCoordinates:
+    """Outputs before the output map as coordinates in an orthonormal basis of the span of them all.
+
+    Nothing is lost, and distances are those of the fields: the root mean square, with the weights of the points.
+    """
+
+    values: Coordinates
+    basis: Float[np.ndarray, "rank free"]
+    sizes: Float[np.ndarray, "samples channels"]
+    outputs: np.ndarray
+    output: OutputMap | None
+    points: Float[np.ndarray, "points coordinates"]
+    roots: Float[np.ndarray, " points"]
+    """The root of the weight of every point, zero where the output is fixed."""
+    point_weights: Float[np.ndarray, " points"]
+
+    @classmethod
+    def of(cls, data: OperatorData, output: Output) -> "OutputCoordinates":
+        """The coordinates of all outputs of `data`."""
+        fitted = output.fit(data)
+        unscaled = None if fitted is None else dc.replace(fitted, scale=np.ones(data.channels))
+        weights = (
+            np.full(len(data.points), 1 / len(data.points)) if data.point_weights is None else data.point_weights
+        )
+        raw, factor = raw_outputs(data.outputs, data.points, unscaled)
+        by_channel = raw.reshape(*raw.shape[:2], -1).swapaxes(1, 2)  # (samples, channels, points)
+        roots = np.sqrt(weights) * factor
+        free = roots > 0
+        weighted = (by_channel * roots)[..., free].reshape(-1, int(free.sum()))
+        _, basis, _ = principal_rows(weighted, _ROUNDING)
+        values = (weighted @ basis.T).reshape(*by_channel.shape[:2], -1)
+        sizes = field_sizes(data.outputs.reshape(*raw.shape[:2], -1), point_weights=weights)
+        return cls(values, basis, sizes, data.outputs, unscaled, data.points, roots, weights)
+
+    def errors(self, rows: Rows, predicted: Coordinates) -> Float[np.ndarray, "rows channels"]:
+        """The relative error of every predicted sample and channel, in physical units."""
+        if self.output is not None and self.output.is_positive:
+            missed = (self.fields(predicted) - self.outputs[rows]).reshape(len(rows), len(self.points), -1)
+            return np.sqrt(np.einsum("kpc,p->kc", missed**2, self.point_weights)) / self.sizes[rows]
+        return np.linalg.norm(predicted - self.values[rows], axis=2) / self.sizes[rows]
+
+    def fields(self, predicted: Coordinates) -> np.ndarray:
+        """Physical outputs of these coordinates."""
+        free = self.roots > 0
+        raw = np.zeros((*predicted.shape[:2], len(self.points)))
+        raw[..., free] = predicted @ self.basis / self.roots[free]
+        raw = raw.swapaxes(1, 2) if self.outputs.ndim == 3 else raw[:, 0]
+        return raw if self.output is None else np.asarray(self.output(raw, self.points))
 
 
-def best_of(errors: Mapping[str, float], names: Sequence[str], tolerance: float = 1.0) -> str:
-    """The first name whose error is within a factor `tolerance` of the best; the first if none is finite."""
-    best = min((errors[name] for name in names if np.isfinite(errors[name])), default=np.inf)
-    return next((name for name in names if errors[name] <= tolerance * best), names[0])
+class TrainedTrunk:
+    """One part is left out, and the trunk of a method is trained on the rest, once for all candidates.
+
+    Answers the same questions as `Folds`, for methods whose trunk is a network.
+    """
+
+    def __init__(
+        self, data: AnyData, method: TwoStep, part: Rows, *, seed: int = 0, on_step: OnStep | None = None
+    ) -> None:
+        self.data, self.parts, self._method = data, [part], method
+        self._seed, self._on_step = seed, on_step
+        self._train = data.take(np.setdiff1d(np.arange(data.samples), part))
+        self._held = data.take(part)
+        self._step1: dict[str, TrunkResult] = {}
+
+    def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
+        """The relative error of every sample that is left out; NaN for the others."""
+        del parts
+        found = np.full(self.data.samples, np.nan)
+        found[self.parts[0]] = evaluate(self._operator(candidate), self._held).errors
+        return found
+
+    def predictions(self, candidate: Candidate) -> np.ndarray:
+        """Physical outputs of every sample that is left out; NaN for the others."""
+        found = np.full(self.data.outputs.shape, np.nan)
+        found[self.parts[0]] = predict_at(self._operator(candidate), self._held)
+        return found
+
+    def _operator(self, candidate: Candidate) -> Operator:
+        changes = {"inputs": candidate.inputs, "branch": candidate.branch, "weights": candidate.weights}
+        method = dc.replace(self._method, **changes)
+        with jax.enable_x64(True):
+            known = self._step1.get(method.weights)
+            found = method.fit(self._train, key=jr.key(self._seed), on_step=self._on_step, trunk_result=known)
+        assert found.trunk_result is not None
+        self._step1[method.weights] = found.trunk_result
+        return found.operator

@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from pydantic import PositiveInt
 
+from .encoders import Identity
 from .errors import SettingError, UsageError, WidthError
 from .fields import AbstractFields, Fields, TrunkResult, plain_loss
 from .losses import Batches, FreeCoefficients, make_loss
 from .minimisers import Minimiser
 from .minimisers.adam import Adam
 from .minimisers.loop import OnStep, minimise
-from .networks.layers import Trunk, make_perceptron
+from .networks.layers import AbstractFunctions, Trunk, make_perceptron
 from .settings import Field, kind_field, record
 
 
@@ -29,6 +30,18 @@ class AbstractTrunk(abc.ABC):
         self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
     ) -> TrunkResult:
         """Fit the trunk to the `fields`."""
+
+
+@record
+class AutoTrunk(AbstractTrunk):
+    """The trunk is chosen: principal modes, or a network where modes do not serve."""
+
+    kind: Literal["auto"] = kind_field("auto")
+
+    def fit(
+        self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
+    ) -> TrunkResult:
+        raise SettingError("trunk: it is still to be chosen; call trunkfirst.fit, which chooses it")
 
 
 @record
@@ -116,10 +129,10 @@ class JointTrunk(AbstractTrunkNetwork, AbstractTrunk):
         )
 
 
-def reuse_trunk(trunk: Trunk, fields: AbstractFields, *, ridge: float = 1e-6) -> TrunkResult:
+def reuse_trunk(trunk: AbstractFunctions, fields: AbstractFields, *, ridge: float = 1e-6) -> TrunkResult:
     """Step 1 with a given trunk: only the coefficients of these fields are solved for."""
     begin = time.perf_counter()
-    bare = Trunk(trunk.network)
+    bare = trunk.after(Identity())
     A = fields.solve(bare, ridge)
     return TrunkResult(
         bare,

@@ -16,6 +16,7 @@ from .fields import Basis, TrunkResult
 from .linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
 from .method import AbstractMethod, Trained, named_key, trunk_diagnostics
 from .minimisers.loop import OnStep, worst_status
+from .modes import ModesTrunk
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .networks.layers import count_parameters
 from .regressors.active_neurons import ActiveNeurons
@@ -24,9 +25,9 @@ from .regressors.network import AutoBranch, JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .settings import Field, OneOf, kind_field, record
 from .stream import encode_stream
-from .trunks import AbstractTrunk, JointTrunk
+from .trunks import AbstractTrunk, AutoTrunk, JointTrunk
 
-_TRUNKS = OneOf(NetworkTrunk, JointTrunk, SeparateTrunks)
+_TRUNKS = OneOf(AutoTrunk, ModesTrunk, NetworkTrunk, JointTrunk, SeparateTrunks)
 _BRANCHES = OneOf(AutoBranch, NetworkBranch, JointBranch, ActiveNeurons, Kernel, Linear)
 # A file has no None: "none" is the paper's two-step method without QR.
 _WITHOUT = pydantic.BeforeValidator(lambda value: None if value in ("none", {"kind": "none"}) else value)
@@ -37,11 +38,11 @@ _AS_WORD = pydantic.WrapSerializer(lambda value, dump: "none" if value is None e
 class TwoStep(AbstractMethod):
     """Fit the trunk with free coefficients, orthonormalise it, fit the branch to the coefficients.
 
-    What is left out is chosen by `trunkfirst.fit`: the sizes of the trunk from the data, the branch, the encoder
-    of the inputs and the weights on validation samples. `orthonormalise=None` is the two-step method without QR.
+    What is left out is chosen by `trunkfirst.fit` by the error of the whole operator on samples that are left out:
+    trunk and branch, the encoder of the inputs, the weights. `orthonormalise=None` is the two-step method without QR.
     """
 
-    trunk: Annotated[AbstractTrunk, _TRUNKS] = Field(default=NetworkTrunk(), description="step 1")
+    trunk: Annotated[AbstractTrunk, _TRUNKS] = Field(default=AutoTrunk(), description="step 1")
     branch: Annotated[AbstractRegressor, _BRANCHES] = Field(default=AutoBranch(), description="step 2")
     orthonormalise: Annotated[Annotated[AbstractOrthonormaliser, OneOf(QR, SVD)] | None, _WITHOUT, _AS_WORD] = (
         Field(default=QR(), description='between the steps; "none" for the two-step method without QR')
@@ -78,9 +79,13 @@ class TwoStep(AbstractMethod):
         """The data as the steps see them; `ShardedData` are never in memory at once."""
         if not isinstance(data, ShardedData):
             return encode(data, self, self.dtype)
-        if not isinstance(self.trunk, NetworkTrunk) or self.trunk.p != 2 or self.orthonormalise is None:
+        has_factor = isinstance(self.trunk, ModesTrunk) or (
+            isinstance(self.trunk, NetworkTrunk) and self.trunk.p == 2 and self.orthonormalise is not None
+        )
+        if not has_factor:
             raise UsageError(
-                "data in shards need the two-step method with an orthonormalised trunk of kind network and p = 2; "
+                "data in shards need the two-step method with a trunk of kind modes, or an orthonormalised one of "
+                "kind network with p = 2; "
                 "for other methods take as many samples as fit into memory: data.take(indices), or data.samples"
             )
         return encode_stream(data, self, self.dtype)

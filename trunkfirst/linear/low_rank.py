@@ -23,6 +23,8 @@ _MOST_COLUMNS = 8192
 _MOST_NUMBERS, _FEWEST_ROWS, _MOST_ROWS = 2**26, 64, 1024
 # Rows collected before the next factorisation.
 _BUFFERED = 4096
+# Random combinations of columns that are tried before all of them.
+_SKETCHES = (64, 256)
 # Leverage: directions below this share of the largest are noise.
 _NOISE = 1e-8
 # Shares of the mean square: rounding, and the size below which the number of functions limits nothing.
@@ -56,7 +58,7 @@ def compress(outputs: Outputs, *, tolerance: float = 1e-14) -> Compressed:
     >>> compress(a @ np.stack([x, x**2])).factor.shape  # 1000 samples of rank 2
     (2, 30)
     """
-    _, W, discarded = _principal_rows(outputs, tolerance)
+    _, W, discarded = principal_rows(outputs, tolerance)
     with one_blas_thread():
         directions, R = tall_qr(outputs @ W.T)
     return Compressed(R @ W, discarded, directions)
@@ -64,15 +66,15 @@ def compress(outputs: Outputs, *, tolerance: float = 1e-14) -> Compressed:
 
 def principal_directions(matrix: Rows, *, tolerance: float) -> Float[np.ndarray, "rank columns"]:
     """Leading right singular vectors as rows; what they leave out is below `tolerance` times the norm."""
-    return _principal_rows(matrix, tolerance)[1]
+    return principal_rows(matrix, tolerance)[1]
 
 
-def _principal_rows(
+def principal_rows(
     matrix: Rows, tolerance: float
 ) -> tuple[Float[np.ndarray, " rank"], Float[np.ndarray, "rank columns"], float]:
     """Singular values, right singular vectors as rows, and the sum of squares left out."""
     with one_blas_thread():
-        s, W = _right_singular_vectors(matrix)
+        s, W = _right_singular_vectors(_sketched(matrix))
     rank, discarded = _sufficient_rank(s, tolerance)
     return s[:rank], W[:rank], discarded
 
@@ -81,6 +83,25 @@ def _sufficient_rank(values: Float[np.ndarray, " values"], tolerance: float) -> 
     tails = np.cumsum(values[::-1] ** 2)[::-1]
     rank = max(1, int((tails > tolerance**2 * tails[0]).sum()))
     return rank, float(tails[rank]) if rank < len(values) else 0.0
+
+
+def _sketched(matrix: np.ndarray) -> np.ndarray:
+    """A matrix of fewer rows with the same right singular vectors, where the rank is far below both sizes.
+
+    Q has the span of random combinations of the columns, and Q^T A replaces A only if what it leaves of A is at
+    rounding level, which is computed.
+    """
+    if current_mesh() is not None:
+        return matrix
+    rng, size = np.random.default_rng(0), np.linalg.norm(matrix)
+    for count in _SKETCHES:
+        if 4 * count > min(matrix.shape):
+            break
+        Q, _ = np.linalg.qr(matrix @ rng.normal(size=(matrix.shape[1], count)).astype(matrix.dtype))
+        small = Q.T @ matrix
+        if np.linalg.norm(matrix - Q @ small) <= 4 * np.finfo(matrix.dtype).eps * size:
+            return small
+    return matrix
 
 
 def _right_singular_vectors(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -167,7 +188,7 @@ class RowFactor:
         self._reduce()
         A = self._rows[: self._count]
         if self._is_exact:
-            s, W, left_out = _principal_rows(A, tolerance)
+            s, W, left_out = principal_rows(A, tolerance)
             return Factor(s[:, None] * W, self._lost + left_out)
         with one_blas_thread():
             _, s, rotation = np.linalg.svd(wide_triangle(A), full_matrices=False)

@@ -27,6 +27,9 @@ from .blocked_qr import (
     tall_qr_in_place,
 )
 
+# A field is zero below this share of the usual norm.
+_ZERO = 1e-10
+
 Matrix = Float[np.ndarray, "_ _"]
 Vector = Float[np.ndarray, " _"]
 Weights = Float[np.ndarray, " points"]
@@ -172,6 +175,12 @@ class SVD(AbstractOrthonormaliser):
         return Q[:, :rank], modes.T / sizes, sizes[:, None] * modes, sizes
 
 
+def orthonormal_already(values: Float[np.ndarray, "points rank"]) -> Orthonormal:
+    """Functions whose weighted mean products are 1 and 0 at the points, as they are."""
+    identity = np.eye(values.shape[1], dtype=values.dtype)
+    return Orthonormal(values, identity, identity, 1.0, float(len(values)))
+
+
 def smallest_sufficient_rank(
     Q: Matrix, targets: Matrix, *, roots: Weights | None = None, allowance: float = 0.01
 ) -> int:
@@ -204,16 +213,27 @@ def relative_errors(
     *,
     point_weights: Weights | None = None,
 ) -> Float[np.ndarray, " samples"]:
-    """|prediction - output|_2 / |output|_2 for every sample; infinite where an output is zero everywhere.
+    """|prediction - output|_2 / |output|_2 for every sample; for a field of zeros see `field_sizes`.
 
     >>> relative_errors(np.array([[3.0, 4.4]]), np.array([[3.0, 4.0]]))
     array([0.08])
     """
     roots = 1.0 if point_weights is None else np.sqrt(point_weights)
-    sizes = np.linalg.norm(outputs * roots, axis=1)
     errors = np.linalg.norm((predictions - outputs) * roots, axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(errors == 0, 0.0, errors / sizes)
+    return errors / field_sizes(outputs, point_weights=point_weights)
+
+
+def field_sizes(
+    outputs: Float[np.ndarray, "samples points *channels"], *, point_weights: Weights | None = None
+) -> Float[np.ndarray, "samples *channels"]:
+    """The norm of every field, which errors are relative to.
+
+    A field of zeros has no relative error; its error is relative to the root mean square of all norms.
+    """
+    weights = np.ones(outputs.shape[1]) if point_weights is None else point_weights
+    norms = np.sqrt(np.einsum("kp...,p->k...", outputs.astype(float) ** 2, weights))
+    usual = np.sqrt(np.mean(norms**2, axis=0))
+    return np.where(norms > _ZERO * usual, norms, np.where(usual > 0, usual, 1.0))
 
 
 def _weights(point_weights: Weights | None, points: int) -> Vector:

@@ -1,5 +1,6 @@
 """The multilayer perceptron, the trunk made of one, and the map to physical outputs."""
 
+import abc
 import itertools
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeAlias
@@ -9,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy.linalg as jsl
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..encoders import AbstractEncoder, Identity
 from ..errors import UnknownNameError, ValueRangeError
+from .interpolation import AbstractInterpolation
 
 Activation: TypeAlias = Callable[[Array], Array]
 
@@ -131,29 +134,69 @@ def count_parameters(module: eqx.Module) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(module, eqx.is_inexact_array)))
 
 
-class Trunk(eqx.Module):
-    """phi(y) = (1, phi_1(y), ..., phi_N(y)); `network` gives the last N from the encoded point."""
+class AbstractFunctions(eqx.Module):
+    """The functions phi(y) of a trunk; `encoder` is what happens to a point first."""
 
-    network: Perceptron
-    encoder: AbstractEncoder = Identity()
+    encoder: eqx.AbstractVar[AbstractEncoder]
 
     depends_on_input: ClassVar[bool] = False
 
     def __call__(self, points: Float[Array, "points coordinates"]) -> Float[Array, "points functions"]:
         return self.functions(points)
 
+    @abc.abstractmethod
     def functions(
         self, points: Float[Array, "points coordinates"], features: Array | None = None
     ) -> Float[Array, "points functions"]:
         """All functions at the points; `features` of an input are for trunks with `depends_on_input`."""
+
+    @property
+    @abc.abstractmethod
+    def coordinates(self) -> int:
+        """The number of coordinates of a point."""
+
+    @property
+    @abc.abstractmethod
+    def count(self) -> int:
+        """The number of functions."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> np.dtype:
+        """The precision of the functions."""
+
+    @abc.abstractmethod
+    def after(self, encoder: AbstractEncoder) -> "AbstractFunctions":
+        """The same functions of points that `encoder` encodes first, where it is meant for them."""
+
+
+class Trunk(AbstractFunctions):
+    """phi(y) = (1, phi_1(y), ..., phi_N(y)); `network` gives the last N from the encoded point."""
+
+    network: Perceptron
+    encoder: AbstractEncoder = Identity()
+
+    def functions(
+        self, points: Float[Array, "points coordinates"], features: Array | None = None
+    ) -> Float[Array, "points functions"]:
         del features
         functions = self.network(self.encoder(points))
         return jnp.concatenate([jnp.ones((len(points), 1), functions.dtype), functions], axis=1)
 
+    def after(self, encoder: AbstractEncoder) -> "Trunk":
+        return Trunk(self.network, encoder)
+
     @property
     def coordinates(self) -> int:
-        """The number of coordinates of a point."""
         return self.network.architecture[0] if self.encoder.sensors is None else self.encoder.sensors
+
+    @property
+    def count(self) -> int:
+        return self.width + 1
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.network.weights[0].dtype
 
     @property
     def width(self) -> int:
@@ -165,3 +208,42 @@ class Trunk(eqx.Module):
         """The most functions besides the constant that can be independent: the last hidden width, or N."""
         *_, hidden, width = self.network.architecture
         return min(width, hidden) if len(self.network.architecture) > 2 else width
+
+    def __str__(self) -> str:
+        return f"network {self.network.architecture}"
+
+
+class Modes(AbstractFunctions):
+    """Functions given by their values at the training points, exact there and interpolated between them."""
+
+    interpolation: AbstractInterpolation
+
+    def functions(
+        self, points: Float[Array, "points coordinates"], features: Array | None = None
+    ) -> Float[Array, "points functions"]:
+        del features
+        return self.interpolation(points)
+
+    def after(self, encoder: AbstractEncoder) -> "Modes":
+        """Modes are functions of the physical coordinates."""
+        del encoder
+        return self
+
+    @property
+    def encoder(self) -> AbstractEncoder:
+        return Identity()
+
+    @property
+    def coordinates(self) -> int:
+        return self.interpolation.coordinates
+
+    @property
+    def count(self) -> int:
+        return self.interpolation.functions
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.interpolation.dtype
+
+    def __str__(self) -> str:
+        return f"{self.count} modes"

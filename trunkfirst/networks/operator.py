@@ -38,7 +38,7 @@ from .branches import (
     SkipFeatures,
     StackedBranch,
 )
-from .layers import Perceptron, Trunk, count_parameters
+from .layers import AbstractFunctions, Modes, Perceptron, Trunk, count_parameters
 from .storage import read_operator, write_operator
 from .training_domain import TrainingDomain, checked_rows
 
@@ -50,7 +50,7 @@ Fields: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples point
 # The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
 _BLOCK_NUMBERS = 2**24
 # The classes that a model file may name, with two names of version 0.1.
-_NETWORKS = (Trunk, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
+_NETWORKS = (Trunk, Modes, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
 _FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
 _ENCODERS = (Identity, Standardise, Elementwise, LinearProjection, QuadratureProjection, Chain, Parallel)
 _OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures)
@@ -95,7 +95,7 @@ class Operator(eqx.Module):
 
     encoder: AbstractEncoder
     branch: Branch
-    trunk: Trunk
+    trunk: AbstractFunctions
     transform: Float[Array, "functions rank"] | None = None
     """T; None is the identity."""
     input_names: tuple[str, ...] = eqx.field(static=True, default=("input",))
@@ -235,7 +235,7 @@ class Operator(eqx.Module):
     def scattered_fields(self, coefficients: np.ndarray, points: Points) -> np.ndarray:
         """The physical outputs of these coefficients, every sample at its own points."""
         bare = self._without_domain()
-        blocks = _blocks(len(points), points.shape[1] * max(self.trunk.width, 1))
+        blocks = _blocks(len(points), points.shape[1] * self.trunk.count)
         return np.concatenate(
             [np.asarray(_scattered(bare, jnp.asarray(coefficients[b]), jnp.asarray(points[b]))) for b in blocks]
         )
@@ -248,12 +248,12 @@ class Operator(eqx.Module):
     @property
     def rank(self) -> int:
         """The number of basis functions."""
-        return self.trunk.width + 1 if self.transform is None else self.transform.shape[1]
+        return self.trunk.count if self.transform is None else self.transform.shape[1]
 
     @property
     def dtype(self) -> np.dtype:
         """The precision of the weights."""
-        return self.trunk.network.weights[0].dtype
+        return self.trunk.dtype
 
     def check_names(self, inputs: Collection[str]) -> None:
         """Raise a `DataError` unless the input functions are those of training."""
@@ -278,7 +278,7 @@ class Operator(eqx.Module):
             "outputs": f"{outputs} at ({coordinates})",
             "encoder": type(self.encoder).__name__,
             "branch": f"{type(self.branch).__name__} ({count_parameters(self.branch):,} parameters)",
-            "trunk": f"{self.trunk.network.architecture}, rank {self.rank}",
+            "trunk": f"{self.trunk}, rank {self.rank}",
             "precision": str(self.dtype),
             **known,
         }

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ..auto import Chosen
+from ..clock import Clock
 from ..data.scattered_data import AnyData
 from ..distributed.mesh import use_devices
 from ..fields import TrunkResult
@@ -53,7 +54,14 @@ def compare(
         run_directory(folder, request, interval=first.checkpoint_seconds, resumes=resumes) as place,
     ):
         data = load_run_data(first.data, first.problem, reporter=reporter)
-        chosen = resolve(first.method, data, seed=first.seed, minutes=first.minutes, reporter=reporter)
+        chosen = resolve(
+            first.method,
+            data,
+            seed=first.seed,
+            clock=Clock(first.minutes),
+            reporter=reporter,
+            measured=first.is_measured,
+        )
         return _run_all(configs, place, seeds, data, chosen, reporter)
 
 

@@ -41,6 +41,11 @@ class RunConfig:
             raise ValueRangeError("give either a problem by name or data.file, and not both")
 
     @property
+    def is_measured(self) -> bool:
+        """Whether errors are measured on samples left out: those of a problem are known from its test samples."""
+        return self.problem is None and not self.data.hold_validation
+
+    @property
     def name(self) -> str:
         """The problem, or the name of the file."""
         return self.problem or Path(self.data.file or "data").stem

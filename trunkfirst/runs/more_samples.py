@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..clock import Clock
 from ..data.scattered_data import AnyData, ScatteredData
 from ..data.sharded_data import ShardedData
 from ..distributed.mesh import use_devices
@@ -76,7 +77,7 @@ def add_samples(
         data = split_data(joined(old, _read(config.data)), config.data)
         if not keeps_trunk:
             return run(config, place, data=data, reporter=reporter)
-        chosen = resolve(config.method, data, seed=config.seed, minutes=config.minutes, reporter=reporter)
+        chosen = resolve(config.method, data, seed=config.seed, clock=Clock(config.minutes), reporter=reporter)
         trunk = _kept_trunk(chosen.method, load(earlier), data)
         return run(config, place, data=data, chosen=chosen, trunk_result=trunk, reporter=reporter)
 

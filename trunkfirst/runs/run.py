@@ -84,6 +84,15 @@ def run(
             write_text(place / "config.toml", to_toml(resolved))
             return recorder.watch(found.method)
 
+        def on_operator(found: FitResult) -> None:
+            """Save an operator that is usable while better ones are looked for."""
+            write_text(place / "config.toml", to_toml(dc.replace(config, method=found.method)))
+            _write_environment(place / "environment.json", reporter)
+            interim = dc.replace(found, status="interrupted")
+            seconds = {"data": data.seconds, "total": time.perf_counter() - start}
+            _write(Outcome(place, config, _metrics(config, interim, seconds), interim, data.test))
+            reporter.say(f"saved: an operator with error {found.validation_error:.1e} after {seconds['total']:.0f} s")
+
         result = train(
             config.method,
             data,
@@ -92,7 +101,9 @@ def run(
             intervals=config.intervals,
             chosen=chosen,
             trunk_result=trunk_result,
+            measured=config.is_measured,
             on_chosen=on_chosen,
+            on_operator=on_operator,
             reporter=reporter,
             throw=throw,
         )
@@ -136,6 +147,7 @@ def _metrics(config: RunConfig, result: FitResult, seconds: dict[str, float]) ->
         "samples": dict(result.samples),
         **result.diagnostics,
         "validation": {"mean_relative_l2": result.validation_error},
+        "baseline": [dc.asdict(each) for each in choice.baseline] if (choice := result.chosen.choice) else [],
         "test": None if evaluation is None else evaluation.summary(),
         "data": {"own_error": own},
         "seconds": seconds,
