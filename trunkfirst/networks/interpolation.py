@@ -1,4 +1,4 @@
-"""Functions that are known at points, evaluated between them: splines on grids, triangles and tetrahedra elsewhere.
+"""Functions that are known at points, evaluated between them: splines on grids, elsewhere triangles or tetrahedra.
 
 All classes compute a weighted sum of the rows of a table; the rows and weights depend on the point. They are
 written with few JAX primitives, all of which can be exported.
@@ -8,6 +8,7 @@ import abc
 import functools as ft
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 
 import equinox as eqx
@@ -15,25 +16,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.interpolate import BSpline, make_interp_spline
 
 from ..errors import DataError, UsageError
-from .simplices import (
-    GAIN,
-    barycentric_slopes,
-    derivatives,
-    is_smooth_between,
-    make_bins,
-    make_mesh,
-    monomials,
-    wrapped,
-)
+from .grids import Axis, axis_spline, is_grid, is_smooth_on_grid, on_grid, wrapped
+from .simplices import barycentric_slopes, derivatives, is_smooth_between, make_bins, make_mesh, monomials
 
-# Coordinates that differ by less, relative to the extent of the points, are the same on an axis of a grid.
-_SAME = 1e-9
 _MOST_AXES = 4
-# The choice between linear and smooth uses the most important functions. An axis takes part from this many points.
-_FUNCTIONS, _FEWEST = 32, 8
+# The choice between linear and smooth uses this many functions, the most important ones.
+_FUNCTIONS = 32
+# Larger than any coordinate, in both precisions.
 _FAR = float(np.finfo(np.float32).max)
 
 
@@ -87,14 +78,20 @@ def interpolate(
     >>> type(waves).__name__, waves.functions
     ('GridSpline', 1)
     """
-    periods = tuple(map(float, periods or (0.0,) * points.shape[1]))
+    repeats = (0.0,) * points.shape[1] if periods is None else tuple(map(float, periods))
     weighted = _most_important(np.asarray(values, np.float64), importance)
     if is_grid(points):
-        smooth = _is_grid_smooth(points, weighted) if smooth is None else smooth
-        return _grid_spline(points, values, periods, smooth)
+        smooth = is_smooth_on_grid(points, weighted) if smooth is None else smooth
+        return _grid_spline(points, values, repeats, smooth)
     _check_scattered(points)
     smooth = is_smooth_between(points, weighted) if smooth is None else smooth
-    return _simplex_interpolation(points, values, triangles, periods, smooth)
+    return _simplex_interpolation(points, values, triangles, repeats, smooth)
+
+
+def _most_important(values: np.ndarray, importance: np.ndarray | None) -> np.ndarray:
+    weights = np.ones(values.shape[1]) if importance is None else np.asarray(importance, np.float64)
+    first = np.argsort(-np.abs(weights), kind="stable")[:_FUNCTIONS]
+    return values[:, first] * weights[first]
 
 
 def interpolation_bytes(points: Float[np.ndarray, "points coordinates"], functions: int) -> int:
@@ -105,13 +102,6 @@ def interpolation_bytes(points: Float[np.ndarray, "points coordinates"], functio
     count, d = points.shape
     terms = 1 if is_grid(points) else 1 + d + d * (d + 1) // 2
     return 8 * count * terms * functions
-
-
-def is_grid(points: Float[np.ndarray, "points coordinates"]) -> bool:
-    """Whether the points are all combinations of some values of each coordinate, in any order."""
-    axes, places = _axes(points)
-    shape = tuple(map(len, axes))
-    return math.prod(shape) == len(points) and len(np.unique(np.ravel_multi_index(places, shape))) == len(points)
 
 
 # -- evaluation
@@ -145,7 +135,7 @@ class GridSpline(AbstractInterpolation):
     edges: tuple[Float[Array, "_ _"], ...]
     """For every axis, where its cells start, in blocks."""
     cells: tuple[Float[Array, "_ _"], ...]
-    """For every axis and cell: start, 1 / width, and the powers 0, 1, ... of the splines that are not zero there."""
+    """For every axis, a row for each cell; see `grids.Axis.cells`."""
     sizes: tuple[int, ...] = eqx.field(static=True)
     """The number of splines on every axis."""
     degrees: tuple[int, ...] = eqx.field(static=True)
@@ -159,11 +149,12 @@ class GridSpline(AbstractInterpolation):
         points = jnp.asarray(points, self.dtype)
         found = [self._along(axis, points[:, axis]) for axis in range(self.coordinates)]
         strides = [math.prod(self.sizes[axis + 1 :]) for axis in range(self.coordinates)]
-        first = sum(cell * stride for (cell, _), stride in zip(found, strides, strict=True)).astype(jnp.int32)
+        cells, splines = zip(*found, strict=True)
+        first = ft.reduce(jnp.add, map(operator.mul, cells, strides)).astype(jnp.int32)
 
         def term(steps: tuple[int, ...]) -> tuple[Array, Array]:
-            shift = sum(step * stride for step, stride in zip(steps, strides, strict=True))
-            return first + shift, math.prod(w[:, step] for (_, w), step in zip(found, steps, strict=True))
+            shift = sum(map(operator.mul, steps, strides))
+            return first + shift, ft.reduce(jnp.multiply, (w[:, k] for w, k in zip(splines, steps, strict=True)))
 
         return _weighted_sum(self.table, map(term, itertools.product(*(range(p + 1) for p in self.degrees))))
 
@@ -185,8 +176,8 @@ class GridSpline(AbstractInterpolation):
 class SimplexInterpolation(AbstractInterpolation):
     """sum_i b_i(y) s_i(y) over the corners x_i of the simplex of y, with barycentric coordinates b_i.
 
-    s_i is the value at x_i or, if `is_smooth`, the local quadratic u_i + g_i.(y - x_i) + (y - x_i).H_i (y - x_i) / 2.
-    Outside of all simplices that of the best candidate goes on, and is constant beyond about its own size.
+    s_i is the value u_i at x_i or, if `is_smooth`, u_i + g_i.(y - x_i) + (y - x_i).H_i (y - x_i) / 2. Outside of all
+    simplices the function of the best candidate goes on, for about the size of that simplex; beyond it is constant.
     """
 
     table: Float[Array, "rows functions"]
@@ -262,76 +253,23 @@ def _with_first(others: Float[Array, "... coordinates"]) -> list[Array]:
 # -- grids
 
 
-def _axes(points: np.ndarray) -> tuple[list[np.ndarray], tuple[np.ndarray, ...]]:
-    """The distinct values of every coordinate, ascending, and the place of each point among them."""
-    found = [_distinct(x) for x in points.T]
-    return [values for values, _ in found], tuple(places for _, places in found)
-
-
-def _distinct(x: Float[np.ndarray, " points"]) -> tuple[np.ndarray, np.ndarray]:
-    order = np.argsort(x, kind="stable")
-    is_new = np.diff(x[order], prepend=-np.inf) > _SAME * np.ptp(x)
-    places = np.empty(len(x), np.int64)
-    places[order] = np.cumsum(is_new) - 1
-    return x[order][is_new], places
-
-
-def _most_important(values: np.ndarray, importance: np.ndarray | None) -> np.ndarray:
-    weights = np.ones(values.shape[1]) if importance is None else np.asarray(importance, np.float64)
-    first = np.argsort(-np.abs(weights), kind="stable")[:_FUNCTIONS]
-    return values[:, first] * weights[first]
-
-
-def _on_grid(points: np.ndarray, values: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """The axes, and the values in the order of the grid: (*axes, functions)."""
-    axes, places = _axes(points)
-    field = np.empty((*map(len, axes), values.shape[1]))
-    field[places] = values
-    return axes, field
-
-
 def _grid_spline(points: np.ndarray, values: np.ndarray, periods: tuple[float, ...], smooth: bool) -> GridSpline:
-    axes, field = _on_grid(points, values)
-    if sum(len(x) > 1 for x in axes) > _MOST_AXES:
-        raise UsageError(f"points: a grid of {len(axes)} axes; modes are interpolated on at most {_MOST_AXES}")
-    cells: list[np.ndarray] = []
-    degrees: list[int] = []
-    for axis, (x, period) in enumerate(zip(axes, periods, strict=True)):
-        coefficients, pieces, degree = _axis_spline(x, np.moveaxis(field, axis, 0), period, smooth)
-        field = np.moveaxis(coefficients, 0, axis)
-        cells.append(pieces)
-        degrees.append(degree)
+    grid, field = on_grid(points, values)
+    if sum(len(x) > 1 for x in grid) > _MOST_AXES:
+        raise UsageError(f"points: a grid of {len(grid)} axes; modes are interpolated on at most {_MOST_AXES}")
+    axes: list[Axis] = []
+    for number, (x, period) in enumerate(zip(grid, periods, strict=True)):
+        axes.append(axis_spline(x, np.moveaxis(field, number, 0), period, smooth=smooth))
+        field = np.moveaxis(axes[-1].coefficients, 0, number)
     as_array = _in_precision(values.dtype)
     return GridSpline(
         as_array(field.reshape(-1, values.shape[1])),
-        tuple(as_array(_blocked(pieces[:, 0])) for pieces in cells),
-        tuple(map(as_array, cells)),
+        tuple(as_array(_blocked(axis.cells[:, 0])) for axis in axes),
+        tuple(as_array(axis.cells) for axis in axes),
         field.shape[:-1],
-        tuple(degrees),
-        periods,
+        tuple(axis.degree for axis in axes),
+        tuple(period if axis.degree else 0.0 for axis, period in zip(axes, periods, strict=True)),
     )
-
-
-def _axis_spline(
-    x: np.ndarray, field: np.ndarray, period: float, smooth: bool
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """The coefficients along the first axis of the field, the `GridSpline.cells` of this axis, and the degree."""
-    if period:
-        x, places = _distinct(wrapped(x, x[0], period))
-        x, field = x[x < x[0] + period * (1 - _SAME)], field[np.unique(places, return_index=True)[1]]
-        x, field = np.append(x, x[0] + period), np.concatenate([field[: len(x)], field[:1]])
-    if len(x) == 1:
-        return field, np.array([[x[0], 0.0, 1.0]]), 0
-    degree = 3 if smooth and len(x) >= 4 + (period > 0) else 1
-    spline = make_interp_spline(x, field, k=degree, bc_type="periodic" if period and degree == 3 else None)
-    ends = np.unique(spline.t[degree : len(spline.t) - degree])
-    widths = np.diff(ends)
-    # In a cell the splines are polynomials: their values at some places give the coefficients of the powers.
-    s = (np.arange(degree + 1) + 0.5) / (degree + 1)
-    inside = ends[:-1, None] + widths[:, None] * s
-    splines = BSpline.design_matrix(inside.ravel(), spline.t, degree).data.reshape(-1, degree + 1, degree + 1)
-    powers = np.linalg.solve(np.vander(s, increasing=True), splines)
-    return spline.c, np.column_stack([ends[:-1], 1 / widths, powers.reshape(len(widths), -1)]), degree
 
 
 def _blocked(starts: Float[np.ndarray, " edges"]) -> Float[np.ndarray, "blocks block"]:
@@ -343,29 +281,13 @@ def _blocked(starts: Float[np.ndarray, " edges"]) -> Float[np.ndarray, "blocks b
 
 
 def _in_precision(dtype: np.dtype) -> Callable[[np.ndarray], Array]:
+    """How numbers become JAX arrays of this precision; indices are in 32 bits."""
+
     def as_array(array: np.ndarray) -> Array:
         with jax.enable_x64(dtype == np.float64):
             return jnp.asarray(array, dtype if array.dtype.kind == "f" else np.int32)
 
     return as_array
-
-
-def _is_grid_smooth(points: np.ndarray, values: np.ndarray) -> bool:
-    """Whether cubic splines through every other point of the axes predict the others better than linear ones."""
-    axes, field = _on_grid(points, values)
-    some = [
-        np.unique([*range(0, len(x), 2), len(x) - 1]) if len(x) >= _FEWEST else np.arange(len(x)) for x in axes
-    ]
-    linear, cubic = (_squared_error(axes, field, some, degree) for degree in (1, 3))
-    return cubic < GAIN * linear
-
-
-def _squared_error(axes: list[np.ndarray], field: np.ndarray, some: list[np.ndarray], degree: int) -> float:
-    predicted = field[np.ix_(*some, np.arange(field.shape[-1]))]
-    for axis, (x, kept) in enumerate(zip(axes, some, strict=True)):
-        if len(kept) < len(x):
-            predicted = make_interp_spline(x[kept], predicted, k=degree, axis=axis)(x)
-    return float(np.sum((predicted - field) ** 2))
 
 
 # -- scattered points
@@ -378,9 +300,9 @@ def _check_scattered(points: np.ndarray) -> None:
             f"points: {count:,} points of {d} coordinates do not form a grid; modes are interpolated between "
             "scattered points of 2 or 3 coordinates only; choose a network trunk"
         )
-    if len(np.unique(points, axis=0)) < count:
+    if d == 1 or len(np.unique(points, axis=0)) < count:
         raise DataError(
-            "points: some coincide, so functions cannot be interpolated between them; drop repetitions"
+            "points: some coincide, so no function can be interpolated between them; leave one of each"
         )
 
 

@@ -6,22 +6,20 @@ Everything here runs once, in NumPy; `interpolation.SimplexInterpolation` evalua
 import itertools
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int
 from scipy.spatial import Delaunay, KDTree, QhullError
 
 from ..errors import DataError
+from .grids import GAIN, SAME, wrapped
 
-# Coordinates that differ by less than this share of a period are the same.
-_SAME = 1e-9
 # A simplex is flat if its volume is below this share of its longest edge to the power of the dimension.
 _FLAT = 1e-9
 # Singular values below this share of the largest are left out of a local quadratic.
 _RCOND = 1e-3
-# The most points that are left out for the choice, and the share of the squared error that it may keep.
-_LEFT_OUT, GAIN = 2000, 0.5
+# The most points that are left out to choose between linear and smooth.
+_LEFT_OUT = 2000
 
 
 class Nodes(NamedTuple):
@@ -29,12 +27,6 @@ class Nodes(NamedTuple):
 
     places: Float[np.ndarray, "nodes coordinates"]
     points: Int[np.ndarray, " nodes"]
-
-
-def wrapped(x: Any, start: Any, period: float) -> Any:
-    """x shifted by multiples of the period to [start, start + period)."""
-    floor = np.floor if isinstance(x, np.ndarray) else jnp.floor
-    return x - period * floor((x - start) / period)
 
 
 # -- meshes
@@ -49,14 +41,14 @@ def make_mesh(
         return nodes, _thick(points, triangles)
     for axis in np.flatnonzero(periods):
         nodes = _continued(nodes, int(axis), start[axis], periods[axis])
-    simplices = _delaunay(nodes.places)
+    simplices = _thick(nodes.places, _delaunay(_scaled(nodes.places)).simplices)
     corners = nodes.places[simplices]
     is_needed = (corners.max(axis=1) >= start) & (corners.min(axis=1) <= start + periods)
     return nodes, simplices[(is_needed | (periods == 0)).all(axis=1)]
 
 
 def _covers(triangles: np.ndarray, points: np.ndarray, periods: np.ndarray) -> bool:
-    is_whole = bool((np.ptp(points, axis=0) >= periods * (1 - _SAME)).all())
+    is_whole = bool((np.ptp(points, axis=0) >= periods * (1 - SAME)).all())
     is_fitting = triangles.ndim == 2 and triangles.shape[1] == points.shape[1] + 1
     return is_whole and is_fitting and np.array_equal(np.unique(triangles), np.arange(len(points)))
 
@@ -73,13 +65,13 @@ def _continued(nodes: Nodes, axis: int, start: float, period: float) -> Nodes:
     return Nodes(np.concatenate(parts), np.concatenate([points, points[is_late], points[~is_late]]))
 
 
-def _delaunay(places: np.ndarray) -> np.ndarray:
+def _delaunay(places: np.ndarray) -> Delaunay:
     try:
-        return _thick(places, Delaunay(_scaled(places)).simplices)
+        return Delaunay(places)
     except (QhullError, ValueError) as error:
         raise DataError(
             "points: all lie on a line or plane, so they cannot be joined by triangles or tetrahedra; "
-            "drop the coordinates that follow from others"
+            "leave out the coordinates that follow from others"
         ) from error
 
 
@@ -110,14 +102,14 @@ def make_bins(
 ) -> tuple[Int[np.ndarray, "bins candidates"], list[Float[np.ndarray, " _"]]]:
     """The simplices that touch each bin, and where the bins of every axis start.
 
-    There are about as many bins as simplices, narrow where simplices are many. Lists are filled up with the nearest
-    simplex, which is the only one of a bin that none touches.
+    There are about as many bins as simplices, narrow where simplices are many. Lists are filled up with the
+    nearest simplex, which is the only one of a bin that none touches.
     """
     edges = _bin_edges(corners)
     simplices, places = _overlapping_boxes(corners, edges)
     is_touching = _touches(corners[simplices, 0], slopes[simplices], places, edges)
     shape = tuple(len(each) - 1 for each in edges)
-    bins = np.ravel_multi_index(tuple(places[is_touching].T), shape)
+    bins = np.asarray(np.ravel_multi_index(tuple(places[is_touching].T), shape))
     return _lists(simplices[is_touching], bins, _nearest(corners, edges)), [each[:-1] for each in edges]
 
 
@@ -153,20 +145,21 @@ def _places_in(edges: list[np.ndarray], x: np.ndarray) -> np.ndarray:
 
 
 def _touches(origins: np.ndarray, slopes: np.ndarray, places: np.ndarray, edges: list[np.ndarray]) -> np.ndarray:
-    """Whether no face of the simplex separates it from the bin: every coordinate is positive somewhere in the bin."""
+    """Whether no face separates simplex and bin: every barycentric coordinate is positive somewhere in the bin."""
     low, high = (np.stack([e[p] for e, p in zip(edges, side.T, strict=True)], 1) for side in (places, places + 1))
     others = np.einsum("pkc,pc->pk", slopes, (low + high) / 2 - origins)
     all_slopes = np.concatenate([-slopes.sum(axis=1, keepdims=True), slopes], axis=1)
     middle = np.column_stack([1 - others.sum(axis=1), others])
     reach = np.einsum("pkc,pc->pk", np.abs(all_slopes), (high - low) / 2)
-    return (middle + reach >= -_SAME).all(axis=1)
+    return (middle + reach >= -SAME).all(axis=1)
 
 
 def _nearest(corners: np.ndarray, edges: list[np.ndarray]) -> np.ndarray:
     """The simplex with the nearest centre, for every bin."""
     middles = np.meshgrid(*((each[:-1] + each[1:]) / 2 for each in edges), indexing="ij")
     size = np.array([each[-1] - each[0] for each in edges])
-    return KDTree(corners.mean(axis=1) / size).query(np.stack(middles, axis=-1).reshape(-1, len(edges)) / size)[1]
+    tree = KDTree(corners.mean(axis=1) / size)
+    return np.asarray(tree.query(np.stack(middles, axis=-1).reshape(-1, len(edges)) / size)[1])
 
 
 def _lists(simplices: np.ndarray, bins: np.ndarray, nearest: np.ndarray) -> np.ndarray:
@@ -194,21 +187,22 @@ def derivatives(
 ) -> Float[np.ndarray, "points derivatives functions"]:
     """Gradient and second derivatives at the points, in the order of `monomials`.
 
-    They are those of a quadratic through the point that is fitted to its neighbours, twice as many as unknowns, with
-    weights 1 / distance; exact for quadratics.
+    They are those of a quadratic through the point that is fitted to its neighbours, twice as many as there are
+    unknowns, with weights 1 / distance.
     """
     first = np.zeros(len(values), np.int64)
     first[nodes.points[::-1]] = np.arange(len(nodes.points))[::-1]
     size = np.maximum(np.ptp(nodes.places, axis=0), np.finfo(float).tiny)
     places = nodes.places / size
     unknowns = len(monomials(places))
-    distances, near = KDTree(places).query(places[first], min(2 * unknowns + 1, len(places)))
+    found = KDTree(places).query(places[first], min(2 * unknowns + 1, len(places)))
+    distances, near = (np.asarray(each)[:, 1:] for each in found)  # the first is the point itself
     radius = distances[:, -1]
-    offset = (places[near[:, 1:]] - places[first][:, None]) / radius[:, None, None]
-    weights = radius[:, None] / distances[:, 1:]
+    offset = (places[near] - places[first][:, None]) / radius[:, None, None]
+    weights = radius[:, None] / distances
     fit = np.linalg.pinv(np.stack(monomials(offset), axis=-1) * weights[..., None], _RCOND) * weights[:, None]
     back = np.abs(np.stack(monomials(radius[:, None] * size), axis=1)) * _twice_squares(places.shape[1])
-    return _differences(fit / back[..., None], nodes.points[near[:, 1:]], values)
+    return _differences(fit / back[..., None], nodes.points[near], values)
 
 
 def _twice_squares(d: int) -> np.ndarray:
@@ -231,32 +225,31 @@ def _differences(
     return (matrix @ values).reshape(count, unknowns, -1)
 
 
-def is_smooth_between(points: np.ndarray, values: np.ndarray) -> bool:
+def is_smooth_between(
+    points: Float[np.ndarray, "points coordinates"], values: Float[np.ndarray, "points functions"]
+) -> bool:
     """Whether blended quadratics predict points that are left out better than linear functions."""
-    d = points.shape[1]
     order = np.random.default_rng(0).permutation(len(points))
     out, rest = np.split(order, [min(len(points) // 2, _LEFT_OUT)])
-    unknowns = d + d * (d + 1) // 2
-    if len(rest) <= 2 * unknowns + 1:
+    if len(rest) <= 2 * len(monomials(points)) + 1:
         return False
-    nodes = Nodes(points[rest], np.arange(len(rest)))
-    corners, shares, found = _locate(points, rest, out)
-    u = values[rest]
-    offset = points[out[found]][:, None] - nodes.places[corners]
-    linear = np.einsum("nk,nkf->nf", shares, u[corners])
-    quadratic = np.stack(monomials(offset), axis=-1) * shares[..., None]
-    smooth = linear + np.einsum("nkq,nkqf->nf", quadratic, derivatives(nodes, u)[corners])
-    errors = [np.sum((each - values[out[found]]) ** 2) for each in (linear, smooth)]
+    corners, shares, out = _locate(points, rest, out)
+    places, known = points[rest], values[rest]
+    linear = np.einsum("nk,nkf->nf", shares, known[corners])
+    terms = np.stack(monomials(points[out][:, None] - places[corners]), axis=-1) * shares[..., None]
+    slopes = derivatives(Nodes(places, np.arange(len(rest))), known)
+    smooth = linear + np.einsum("nkq,nkqf->nf", terms, slopes[corners])
+    errors = [np.sum((predicted - values[out]) ** 2) for predicted in (linear, smooth)]
     return bool(errors[1] < GAIN * errors[0])
 
 
 def _locate(points: np.ndarray, rest: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The corners and barycentric coordinates of the points left out, and which of them are inside the others."""
-    places = _scaled(points)
-    mesh = Delaunay(places[rest])
+    """Corners and barycentric coordinates of those points `out` that are inside the triangulation of the rest."""
+    places, d = _scaled(points), points.shape[1]
+    mesh = _delaunay(places[rest])
     simplices = mesh.find_simplex(places[out])
+    is_inside = (simplices >= 0) & np.isfinite(mesh.transform[simplices]).all(axis=(1, 2))
+    simplices, out = simplices[is_inside], out[is_inside]
     maps = mesh.transform[simplices]
-    found = (simplices >= 0) & np.isfinite(maps).all(axis=(1, 2))
-    maps, d = maps[found], points.shape[1]
-    others = np.einsum("nkc,nc->nk", maps[:, :d], places[out[found]] - maps[:, d])
-    return mesh.simplices[simplices[found]], np.column_stack([others, 1 - others.sum(axis=1)]), found
+    others = np.einsum("nkc,nc->nk", maps[:, :d], places[out] - maps[:, d])
+    return mesh.simplices[simplices], np.column_stack([others, 1 - others.sum(axis=1)]), out
