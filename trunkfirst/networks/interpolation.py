@@ -1,0 +1,331 @@
+"""Functions that are known at points, evaluated between them: splines on grids, elsewhere triangles or tetrahedra.
+
+All classes compute a weighted sum of the rows of a table; the rows and weights depend on the point. They are
+written with few JAX primitives, all of which can be exported.
+"""
+
+import abc
+import functools as ft
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ..errors import DataError, UsageError
+from .grids import Axis, axis_spline, is_grid, is_smooth_on_grid, on_grid, wrapped
+from .simplices import barycentric_slopes, derivatives, is_smooth_between, make_bins, make_mesh, monomials
+
+_MOST_AXES = 4
+# The choice between linear and smooth uses this many functions, the most important ones.
+_FUNCTIONS = 32
+# Larger than any coordinate, in both precisions.
+_FAR = float(np.finfo(np.float32).max)
+
+
+class AbstractInterpolation(eqx.Module):
+    """Functions of points (n, coordinates), with values (n, functions)."""
+
+    table: eqx.AbstractVar[Float[Array, "rows functions"]]
+
+    @abc.abstractmethod
+    def __call__(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n functions"]:
+        """All functions at the points."""
+
+    @property
+    @abc.abstractmethod
+    def coordinates(self) -> int:
+        """The number of coordinates of a point."""
+
+    @property
+    def functions(self) -> int:
+        """The number of functions."""
+        return self.table.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The precision."""
+        return self.table.dtype
+
+
+def interpolate(
+    points: Float[np.ndarray, "points coordinates"],
+    values: Float[np.ndarray, "points functions"],
+    *,
+    triangles: Int[np.ndarray, "triangles corners"] | None = None,
+    periods: Sequence[float] | None = None,
+    importance: Float[np.ndarray, " functions"] | None = None,
+    smooth: bool | None = None,
+) -> AbstractInterpolation:
+    """Functions with these values at these points, between the points linear or smooth.
+
+    Smooth are cubic splines on a grid and blended local quadratics elsewhere; `smooth=None` chooses by leaving
+    points out, where `importance` weighs the functions. `triangles`, or tetrahedra in space, are used if they have
+    all points as corners; without them the points are joined by a Delaunay triangulation. `periods` has one entry
+    a coordinate, 0 for one that does not repeat. The precision is that of `values`.
+
+    Raises a `DataError` for points that coincide or are all on a line, and a `UsageError` for scattered points of
+    more than three coordinates.
+
+    >>> import numpy as np
+    >>> x = np.linspace(0, 1, 21)[:, None]
+    >>> waves = interpolate(x, np.sin(3 * x))
+    >>> type(waves).__name__, waves.functions
+    ('GridSpline', 1)
+    """
+    repeats = (0.0,) * points.shape[1] if periods is None else tuple(map(float, periods))
+    weighted = _most_important(np.asarray(values, np.float64), importance)
+    if is_grid(points):
+        smooth = is_smooth_on_grid(points, weighted) if smooth is None else smooth
+        return _grid_spline(points, values, repeats, smooth)
+    _check_scattered(points)
+    smooth = is_smooth_between(points, weighted) if smooth is None else smooth
+    return _simplex_interpolation(points, values, triangles, repeats, smooth)
+
+
+def _most_important(values: np.ndarray, importance: np.ndarray | None) -> np.ndarray:
+    weights = np.ones(values.shape[1]) if importance is None else np.asarray(importance, np.float64)
+    first = np.argsort(-np.abs(weights), kind="stable")[:_FUNCTIONS]
+    return values[:, first] * weights[first]
+
+
+def interpolation_bytes(points: Float[np.ndarray, "points coordinates"], functions: int) -> int:
+    """The memory of smooth functions at these points, in bytes of double precision.
+
+    Scattered points hold the value, gradient and second derivatives: (1 + d + d (d + 1) / 2) numbers a function.
+    """
+    count, d = points.shape
+    terms = 1 if is_grid(points) else 1 + d + d * (d + 1) // 2
+    return 8 * count * terms * functions
+
+
+# -- evaluation
+
+
+def _rows(table: Array, index: Array) -> Array:
+    return jnp.take(table, index.astype(jnp.int32), axis=0, mode="clip")
+
+
+def _weighted_sum(table: Array, terms: Iterable[tuple[Array, Array]]) -> Float[Array, "n functions"]:
+    """The sum of the rows of the table, for pairs of row numbers (n,) and weights (n,)."""
+    return sum((weight[:, None] * _rows(table, index) for index, weight in terms), jnp.zeros((), table.dtype))
+
+
+def _cell(x: Float[Array, " n"], edges: Float[Array, "blocks block"]) -> Float[Array, " n"]:
+    """The number of the last edge that is not above x, or 0: first its block, then its place in the block."""
+    first = jnp.sum((x[:, None] >= edges[:, 0][None]).astype(x.dtype), axis=1)
+    block = jnp.maximum(first - 1, 0)
+    inside = jnp.sum((x[:, None] >= _rows(edges, block)).astype(x.dtype), axis=1)
+    return jnp.maximum(block * edges.shape[1] + inside - 1, 0)
+
+
+class GridSpline(AbstractInterpolation):
+    """Tensor products of splines of degree 0 (one value), 1 or 3 in every coordinate.
+
+    Beyond the ends a linear function goes on; a cubic one does so for one cell and is constant from there.
+    """
+
+    table: Float[Array, "rows functions"]
+    """The coefficients; the last axis of the grid runs fastest."""
+    edges: tuple[Float[Array, "_ _"], ...]
+    """For every axis, where its cells start, in blocks."""
+    cells: tuple[Float[Array, "_ _"], ...]
+    """For every axis, a row for each cell; see `grids.Axis.cells`."""
+    sizes: tuple[int, ...] = eqx.field(static=True)
+    """The number of splines on every axis."""
+    degrees: tuple[int, ...] = eqx.field(static=True)
+    periods: tuple[float, ...] = eqx.field(static=True)
+
+    @property
+    def coordinates(self) -> int:
+        return len(self.sizes)
+
+    def __call__(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n functions"]:
+        points = jnp.asarray(points, self.dtype)
+        found = [self._along(axis, points[:, axis]) for axis in range(self.coordinates)]
+        strides = [math.prod(self.sizes[axis + 1 :]) for axis in range(self.coordinates)]
+        cells, splines = zip(*found, strict=True)
+        first = ft.reduce(jnp.add, map(operator.mul, cells, strides)).astype(jnp.int32)
+
+        def term(steps: tuple[int, ...]) -> tuple[Array, Array]:
+            shift = sum(map(operator.mul, steps, strides))
+            return first + shift, ft.reduce(jnp.multiply, (w[:, k] for w, k in zip(splines, steps, strict=True)))
+
+        return _weighted_sum(self.table, map(term, itertools.product(*(range(p + 1) for p in self.degrees))))
+
+    def _along(self, axis: int, x: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, "n splines"]]:
+        """The cell of each x, and the splines that are not zero there."""
+        degree, cells = self.degrees[axis], self.cells[axis]
+        if self.periods[axis]:
+            x = wrapped(x, cells[0, 0], self.periods[axis])
+        cell = jnp.minimum(_cell(x, self.edges[axis]), len(cells) - 1)
+        row = _rows(cells, cell)
+        s = (x - row[:, 0]) * row[:, 1]
+        s = (jnp.clip(s, -1, 2) if degree == 3 else s)[:, None]
+        splines, *lower = (row[:, 2 + k * (degree + 1) :][:, : degree + 1] for k in reversed(range(degree + 1)))
+        for power in lower:
+            splines = splines * s + power
+        return cell, splines
+
+
+class SimplexInterpolation(AbstractInterpolation):
+    """sum_i b_i(y) s_i(y) over the corners x_i of the simplex of y, with barycentric coordinates b_i.
+
+    s_i is the value u_i at x_i or, if `is_smooth`, u_i + g_i.(y - x_i) + (y - x_i).H_i (y - x_i) / 2. Outside of all
+    simplices the function of the best candidate goes on, for about the size of that simplex; beyond it is constant.
+    """
+
+    table: Float[Array, "rows functions"]
+    """Values at the points; for local quadratics followed by their derivatives, point after point."""
+    corners: Float[Array, "simplices corners coordinates"]
+    slopes: Float[Array, "simplices coordinates coordinates"]
+    """Gradients of the barycentric coordinates of the corners 1, 2, ..."""
+    rows: Int[Array, "simplices corners"]
+    """The first row of each corner in the table."""
+    candidates: Int[Array, "bins candidates"]
+    """Simplices that touch each bin."""
+    edges: tuple[Float[Array, "_ _"], ...]
+    """For every axis, where its bins start, in blocks."""
+    bins: tuple[int, ...] = eqx.field(static=True)
+    periods: tuple[float, ...] = eqx.field(static=True)
+    starts: tuple[float, ...] = eqx.field(static=True)
+    """Where the periods start."""
+    is_smooth: bool = eqx.field(static=True)
+
+    @property
+    def coordinates(self) -> int:
+        return len(self.bins)
+
+    def __call__(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n functions"]:
+        y = self._in_one_period(jnp.asarray(points, self.dtype))
+        return _weighted_sum(self.table, self._terms(y, self._simplex(y)))
+
+    def _in_one_period(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n coordinates"]:
+        if not any(self.periods):
+            return points
+        columns = [
+            wrapped(points[:, axis], start, period) if period else points[:, axis]
+            for axis, (start, period) in enumerate(zip(self.starts, self.periods, strict=True))
+        ]
+        return jnp.stack(columns, axis=1)
+
+    def _simplex(self, y: Float[Array, "n coordinates"]) -> Int[Array, " n"]:
+        """The candidate whose smallest barycentric coordinate is the largest."""
+        number = jnp.zeros((), y.dtype)
+        for axis, count in enumerate(self.bins):
+            number = number * count + jnp.minimum(_cell(y[:, axis], self.edges[axis]), count - 1)
+        candidates = _rows(self.candidates, number)
+        others = self._barycentric(y[:, None], self.corners[:, 0], candidates)
+        smallest = ft.reduce(jnp.minimum, _with_first(others))
+        best = jax.lax.argmax(smallest, 1, np.int32)
+        is_best = best[:, None] == np.arange(candidates.shape[1], dtype=np.int32)[None]
+        return jnp.sum(jnp.where(is_best, candidates, np.int32(0)), axis=1, dtype=np.int32)
+
+    def _barycentric(self, y: Array, origins: Array, simplices: Array) -> Float[Array, "*_ coordinates"]:
+        """The barycentric coordinates of the corners 1, 2, ..."""
+        offset = y - _rows(origins, simplices)
+        return jnp.sum(_rows(self.slopes, simplices) * offset[..., None, :], axis=offset.ndim)
+
+    def _terms(self, y: Array, simplex: Int[Array, " n"]) -> Iterable[tuple[Array, Array]]:
+        corners, rows = _rows(self.corners, simplex), _rows(self.rows, simplex)
+        shares = _with_first(self._barycentric(y, self.corners[:, 0], simplex))
+        # A coordinate below -1 pulls the point towards the centre. At the centre itself nothing is divided by 0.
+        centre = 1 / len(shares)
+        pull = (1 + centre) / jnp.maximum(centre - ft.reduce(jnp.minimum, shares), 1 + centre)
+        y = y * pull[:, None] + jnp.mean(corners, axis=1) * (1 - pull)[:, None]
+        for k, share in enumerate(shares):
+            share = share * pull + centre * (1 - pull)
+            yield rows[:, k], share
+            for step, monomial in enumerate(monomials(y - corners[:, k]) if self.is_smooth else [], 1):
+                yield rows[:, k] + step, share * monomial
+
+
+def _with_first(others: Float[Array, "... coordinates"]) -> list[Array]:
+    """All barycentric coordinates, given those of the corners 1, 2, ..."""
+    return [1 - jnp.sum(others, axis=others.ndim - 1), *(others[..., k] for k in range(others.shape[-1]))]
+
+
+# -- grids
+
+
+def _grid_spline(points: np.ndarray, values: np.ndarray, periods: tuple[float, ...], smooth: bool) -> GridSpline:
+    grid, field = on_grid(points, values)
+    if sum(len(x) > 1 for x in grid) > _MOST_AXES:
+        raise UsageError(f"points: a grid of {len(grid)} axes; modes are interpolated on at most {_MOST_AXES}")
+    axes: list[Axis] = []
+    for number, (x, period) in enumerate(zip(grid, periods, strict=True)):
+        axes.append(axis_spline(x, np.moveaxis(field, number, 0), period, smooth=smooth))
+        field = np.moveaxis(axes[-1].coefficients, 0, number)
+    as_array = _in_precision(values.dtype)
+    return GridSpline(
+        as_array(field.reshape(-1, values.shape[1])),
+        tuple(as_array(_blocked(axis.cells[:, 0])) for axis in axes),
+        tuple(as_array(axis.cells) for axis in axes),
+        field.shape[:-1],
+        tuple(axis.degree for axis in axes),
+        tuple(period if axis.degree else 0.0 for axis, period in zip(axes, periods, strict=True)),
+    )
+
+
+def _blocked(starts: Float[np.ndarray, " edges"]) -> Float[np.ndarray, "blocks block"]:
+    """The edges as rows of equal length, for a search in two steps."""
+    size = math.ceil(math.sqrt(len(starts)))
+    padded = np.full(size * math.ceil(len(starts) / size), _FAR)
+    padded[: len(starts)] = starts
+    return padded.reshape(-1, size)
+
+
+def _in_precision(dtype: np.dtype) -> Callable[[np.ndarray], Array]:
+    """How numbers become JAX arrays of this precision; indices are in 32 bits."""
+
+    def as_array(array: np.ndarray) -> Array:
+        with jax.enable_x64(dtype == np.float64):
+            return jnp.asarray(array, dtype if array.dtype.kind == "f" else np.int32)
+
+    return as_array
+
+
+# -- scattered points
+
+
+def _check_scattered(points: np.ndarray) -> None:
+    count, d = points.shape
+    if d > 3:
+        raise UsageError(
+            f"points: {count:,} points of {d} coordinates do not form a grid; modes are interpolated between "
+            "scattered points of 2 or 3 coordinates only; choose a network trunk"
+        )
+    if d == 1 or len(np.unique(points, axis=0)) < count:
+        raise DataError(
+            "points: some coincide, so no function can be interpolated between them; leave one of each"
+        )
+
+
+def _simplex_interpolation(
+    points: np.ndarray, values: np.ndarray, triangles: np.ndarray | None, periods: tuple[float, ...], smooth: bool
+) -> SimplexInterpolation:
+    nodes, simplices = make_mesh(points, triangles, np.array(periods))
+    corners = nodes.places[simplices]
+    slopes = barycentric_slopes(corners)
+    candidates, edges = make_bins(corners, slopes)
+    table = values[:, None]
+    if smooth:
+        table = np.concatenate([table, derivatives(nodes, values)], axis=1)
+    as_array = _in_precision(values.dtype)
+    return SimplexInterpolation(
+        as_array(table.reshape(-1, values.shape[1])),
+        as_array(corners),
+        as_array(slopes),
+        as_array(nodes.points[simplices] * table.shape[1]),
+        as_array(candidates),
+        tuple(as_array(_blocked(each)) for each in edges),
+        tuple(map(len, edges)),
+        periods,
+        tuple(points.min(axis=0).tolist()),
+        smooth,
+    )
