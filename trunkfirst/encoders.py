@@ -10,7 +10,8 @@ import functools as ft
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar
+from types import ModuleType
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -26,12 +27,32 @@ from .linear.low_rank import principal_directions
 from .settings import Field, OneOf, kind_field, record
 
 _Found = TypeVar("_Found")
+_Module = TypeVar("_Module", bound=eqx.Module)
 
-ELEMENTWISE: dict[str, Callable[[Array], Array]] = {
-    "log": jnp.log,
-    "inverse": jnp.reciprocal,
-    "inverse-root": lambda x: 1 / jnp.sqrt(x),
+# Modules that compute with NumPy on NumPy arrays, which compiles nothing, and with JAX on JAX arrays.
+AnyArray: TypeAlias = Array | np.ndarray
+
+# Of positive numbers; numpy or jax.numpy is passed as an argument.
+ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
+    "log": lambda x, xp: xp.log(x),
+    "inverse": lambda x, xp: 1 / x,
+    "inverse-root": lambda x, xp: 1 / xp.sqrt(x),
 }
+
+
+def namespace(array: Any) -> ModuleType:
+    """The library to compute with: numpy for NumPy arrays, otherwise jax.numpy."""
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+def is_inexact(leaf: Any) -> bool:
+    """Whether a leaf of a module is an array of floats, of NumPy or JAX."""
+    return isinstance(leaf, np.ndarray | jax.Array) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def to_jax(module: _Module) -> _Module:
+    """The same module with JAX arrays in place of NumPy arrays."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, module)
 
 
 class AbstractEncoder(eqx.Module):
@@ -42,40 +63,40 @@ class AbstractEncoder(eqx.Module):
         """How many numbers an input has; None if any number will do."""
         return None
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         raise NotImplementedError
 
 
 def in_precision(encoder: AbstractEncoder, dtype: np.dtype) -> AbstractEncoder:
     """The same encoder with its numbers in the precision `dtype`."""
-    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, encoder)
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if is_inexact(leaf) else leaf, encoder)
 
 
 class Identity(AbstractEncoder):
     """Inputs as they come: values at points, as in the paper."""
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         return inputs
 
 
 class Standardise(AbstractEncoder):
     """(x - mean) / deviation, sensor by sensor; a constant sensor passes as zero."""
 
-    mean: Float[Array, " sensors"]
-    deviation: Float[Array, " sensors"]
+    mean: Float[AnyArray, " sensors"]
+    deviation: Float[AnyArray, " sensors"]
 
     @property
     def sensors(self) -> int | None:
         return len(self.mean)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         return (inputs - self.mean[None]) / self.deviation[None]
 
 
 class Elementwise(AbstractEncoder):
     """log x, 1/x or x^(-1/2) of the sensors that were positive in training; the others pass as they are."""
 
-    is_positive: Bool[Array, " sensors"]
+    is_positive: Bool[AnyArray, " sensors"]
     function: str = eqx.field(static=True)
 
     def __check_init__(self) -> None:
@@ -86,23 +107,25 @@ class Elementwise(AbstractEncoder):
     def sensors(self) -> int | None:
         return len(self.is_positive)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
+        xp, is_used = namespace(inputs), self.is_positive[None]
         # Where the function is not used its argument is 1, so that no gradient becomes NaN.
-        arguments = jnp.where(self.is_positive[None], inputs, 1.0)
-        return jnp.where(self.is_positive[None], ELEMENTWISE[self.function](arguments), inputs)
+        with np.errstate(divide="ignore", invalid="ignore"):  # of new inputs that are not positive
+            values = ELEMENTWISE[self.function](xp.where(is_used, inputs, 1.0), xp)
+        return xp.where(is_used, values, inputs)
 
 
 class LinearProjection(AbstractEncoder):
     """(x - centre) M: principal or predictive coordinates."""
 
-    centre: Float[Array, " sensors"]
-    matrix: Float[Array, "sensors features"]
+    centre: Float[AnyArray, " sensors"]
+    matrix: Float[AnyArray, "sensors features"]
 
     @property
     def sensors(self) -> int | None:
         return len(self.centre)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         return (inputs - self.centre[None]) @ self.matrix
 
 
@@ -116,7 +139,7 @@ class Chain(AbstractEncoder):
         # The first that is not content with any number says.
         return next((part.sensors for part in self.parts if part.sensors is not None), None)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         for part in self.parts:
             inputs = part(inputs)
         return inputs
@@ -132,26 +155,26 @@ class Parallel(AbstractEncoder):
     def sensors(self) -> int | None:
         return sum(self.sizes)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
-        return jnp.concatenate(self.split(inputs), axis=1)
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
+        return namespace(inputs).concatenate(self.split(inputs), axis=1)
 
-    def split(self, inputs: Float[Array, "samples sensors"]) -> list[Array]:
+    def split(self, inputs: Float[AnyArray, "samples sensors"]) -> list[AnyArray]:
         """The features of every input function on its own."""
         ends = list(itertools.accumulate(self.sizes))
-        columns = jnp.split(inputs, ends[:-1], axis=1)
+        columns = namespace(inputs).split(inputs, ends[:-1], axis=1)
         return [part(x) for part, x in zip(self.parts, columns, strict=True)]
 
 
 class QuadratureProjection(AbstractEncoder):
     """Generalised Fourier coefficients <f, psi_j> of an input function, by quadrature at its sensors."""
 
-    matrix: Float[Array, "sensors features"]
+    matrix: Float[AnyArray, "sensors features"]
 
     @property
     def sensors(self) -> int | None:
         return len(self.matrix)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         return inputs @ self.matrix
 
 
@@ -220,8 +243,8 @@ class StandardisedInputs(AbstractInputs):
         inputs = data.flat_inputs
         if self.function is None:
             return fit_standardise(inputs)
-        first = Elementwise(jnp.asarray((inputs > 0).all(axis=0)), self.function)
-        return Chain((first, fit_standardise(np.asarray(first(jnp.asarray(inputs))))))
+        first = Elementwise((inputs > 0).all(axis=0), self.function)
+        return Chain((first, fit_standardise(np.asarray(first(inputs)))))
 
 
 @record
@@ -237,7 +260,7 @@ class PrincipalInputs(AbstractInputs):
     def fit(self, data: AnyData) -> AbstractEncoder:
         centre, modes, sizes = _input_modes(data)
         scale = np.sqrt(data.samples) / sizes[0]
-        return LinearProjection(jnp.asarray(centre), jnp.asarray(modes[: self.count].T * scale))
+        return LinearProjection(centre, modes[: self.count].T * scale)
 
 
 @record
@@ -265,7 +288,7 @@ class PredictiveInputs(AbstractInputs):
             slopes = np.linalg.lstsq(scores * roots, targets * roots, rcond=None)[0][1:]
         predicted = scores[:, 1:] @ slopes
         matrix = (modes.T / sizes) @ slopes / predicted.std(axis=0)
-        return LinearProjection(jnp.asarray(centre), jnp.asarray(matrix))
+        return LinearProjection(centre, matrix)
 
 
 @record
@@ -309,7 +332,7 @@ def basis_coefficients(
     x = (2 * sensors[:, 0] - low - high) / (high - low)
     # Chebyshev's weights pi / count belong to [-1, 1] already; the others integrate over the interval.
     stretch = 1.0 if basis == "chebyshev" else 2 / (high - low)
-    return QuadratureProjection(jnp.asarray(BASES[basis](x, count) * sensor_weights[:, None] * stretch))
+    return QuadratureProjection(BASES[basis](x, count) * sensor_weights[:, None] * stretch)
 
 
 @record
@@ -354,7 +377,7 @@ def fit_standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise
     deviation = inputs.std(axis=0)
     # A constant sensor has a deviation of rounding size; dividing by it would blow noise up.
     is_constant = deviation <= 16 * np.finfo(inputs.dtype).eps * np.abs(mean)
-    return Standardise(jnp.asarray(mean), jnp.asarray(np.where(is_constant, np.inf, deviation)))
+    return Standardise(mean, np.where(is_constant, np.inf, deviation))
 
 
 def _once(find: Callable[[AnyData], _Found]) -> Callable[[AnyData], _Found]:
