@@ -24,7 +24,12 @@ from .data.scattered_data import AnyData, ScatteredData
 from .errors import DataError, SettingError, UnknownNameError
 from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import principal_directions
+from .linear.marginal_likelihood import find_powers
 from .settings import Field, OneOf, kind_field, record
+
+# Powers to choose from, the most sensors that they are found for, and the most samples that they are found on.
+_POWERS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+_MAX_SENSORS, _MAX_SAMPLES = 32, 300
 
 _Found = TypeVar("_Found")
 _Module = TypeVar("_Module", bound=eqx.Module)
@@ -113,6 +118,24 @@ class Elementwise(AbstractEncoder):
         with np.errstate(divide="ignore", invalid="ignore"):  # of new inputs that are not positive
             values = ELEMENTWISE[self.function](xp.where(is_used, inputs, 1.0), xp)
         return xp.where(is_used, values, inputs)
+
+
+class Powers(AbstractEncoder):
+    """x^p, or log x for p = 0, of the sensors that are used; the others pass as they are."""
+
+    exponents: Float[AnyArray, " sensors"]
+    is_used: Bool[AnyArray, " sensors"]
+
+    @property
+    def sensors(self) -> int | None:
+        return len(self.exponents)
+
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
+        xp, p, is_used = namespace(inputs), self.exponents[None], self.is_used[None]
+        # As in `Elementwise`, no gradient may become NaN.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = xp.log(xp.where(is_used, inputs, 1.0))
+        return xp.where(is_used, xp.where(p == 0, logs, xp.exp(p * logs)), inputs)
 
 
 class LinearProjection(AbstractEncoder):
@@ -248,6 +271,32 @@ class StandardisedInputs(AbstractInputs):
 
 
 @record
+class PowerInputs(AbstractInputs):
+    """Every sensor that is positive in training raised to a power of its own, then with mean 0 and deviation 1.
+
+    Powers that are left out are found by the marginal likelihood of a kernel with a length for every sensor, which
+    predicts the leading output coefficients, and rounded to -1, -1/2, 0 (the logarithm), 1/2 or 1. That is for at
+    most 32 sensors in all, and outputs at the same points.
+    """
+
+    powers: tuple[float, ...] | None = Field(
+        default=None, description="a power for every sensor, 0 for the logarithm; found if left out"
+    )
+    kind: Literal["power"] = kind_field("power")
+
+    def __str__(self) -> str:
+        return "power"
+
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        inputs = data.flat_inputs
+        powers = _best_powers(data) if self.powers is None else np.asarray(self.powers)
+        if len(powers) != inputs.shape[1]:
+            raise DataError(f"inputs: {len(powers)} powers are given for {inputs.shape[1]} sensors")
+        first = Powers(powers.astype(inputs.dtype), (inputs > 0).all(axis=0) & (powers != 1))
+        return Chain((first, fit_standardise(np.asarray(first(inputs)))))
+
+
+@record
 class PrincipalInputs(AbstractInputs):
     """The first `count` principal coordinates of the inputs, with one scale: small coordinates stay small."""
 
@@ -345,7 +394,7 @@ class AutoInputs(AbstractInputs):
         raise SettingError("inputs: the encoder is still to be chosen; call trunkfirst.fit, which chooses it")
 
 
-_SINGLE = (RawInputs, StandardisedInputs, PrincipalInputs, PredictiveInputs, BasisInputs)
+_SINGLE = (RawInputs, StandardisedInputs, PowerInputs, PrincipalInputs, PredictiveInputs, BasisInputs)
 
 
 @record
@@ -419,3 +468,21 @@ def _leading_coefficients(
     centred = outputs - np.average(outputs, axis=0, weights=weights)
     modes = principal_directions(centred * np.sqrt(weights)[:, None], tolerance=1e-3)[:3]
     return centred @ modes.T, weights
+
+
+@_once
+def _best_powers(data: AnyData) -> Float[np.ndarray, " sensors"]:
+    """The powers with the greatest likelihood, rounded."""
+    sensors = data.flat_inputs.shape[1]
+    if isinstance(data, ScatteredData):
+        raise DataError("finding powers needs outputs at the same points for all samples; give inputs.powers")
+    if sensors > _MAX_SENSORS:
+        raise DataError(f"powers are found for at most {_MAX_SENSORS} sensors, got {sensors}; give inputs.powers")
+    targets, weights = _leading_coefficients(data)
+    is_positive = (data.flat_inputs > 0).all(axis=0)
+    rows = np.flatnonzero(weights > 0)
+    if len(rows) > _MAX_SAMPLES:
+        rows = np.sort(np.random.default_rng(0).choice(rows, _MAX_SAMPLES, replace=False))
+    with one_blas_thread():
+        found = find_powers(data.flat_inputs[rows], targets[rows], weights[rows], is_positive)
+    return _POWERS[np.abs(found[:, None] - _POWERS).argmin(axis=1)]

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 import scipy.spatial.distance
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from .kernels import MATERN, SLOPES, feature_groups
 
@@ -31,12 +31,14 @@ Objective = Callable[[Vector], tuple[float, Vector]]
 # Ranges of the search: lengths in deviations of an input, shares of the linear factor before they are normalised.
 _LENGTHS = (0.03, 1e3)
 _SHARES = (1e-6, 1e6)
-_NUGGETS = (1e-13, 1e-1)
+_NUGGETS = (1e-13, 1.0)
 _FIRST_NUGGET = 1e-6
 # Lengths to start with, in units of the root of the number of inputs.
 _STARTS = (1.0, 4.0)
 _ITERATIONS = 150
 _TOLERANCE = 1e-6
+# Of a power, for its derivative by differences.
+_STEP = 1e-4
 # Directions of the outputs below this share of the first, and beyond this number, do not count.
 _SMALL, _MOST_DIRECTIONS = 1e-5, 50
 
@@ -172,17 +174,64 @@ def find_kernel(
         by_length = -np.sum(Z * slopes.inputs, axis=0)
         return value, np.concatenate([by_length, slopes.log_shares, [slopes.log_nugget]])
 
-    theta, value = minimise(objective, starts, ranges) if Y.shape[1] else (starts[0], 0.0)
+    theta, value = _minimise(objective, starts, _logs(ranges)) if Y.shape[1] else (starts[0], 0.0)
     lengths, found = np.exp(theta[:d]) * deviations, _softmax(theta[d:-1])
     linear = None if found is None else np.append(found[0], found[1:] / _sizes(X) ** 2)
     return Hyperparameters(lengths, linear, math.exp(theta[-1]), value)
 
 
-def minimise(
-    objective: Objective, starts: Sequence[Vector], ranges: Sequence[tuple[float, float]]
+def find_powers(
+    X: Inputs, Y: Targets, w: Weights, is_positive: Bool[np.ndarray, " features"]
+) -> Float[np.ndarray, " features"]:
+    """The power between -1 and 1 for every positive input, 0 for the logarithm; 1 for the others.
+
+    Powers and lengths of a Matern 5/2 kernel of the greatest likelihood. The penalty (1 - power)^2 / 2 leaves
+    inputs that do not matter as they are.
+    """
+    d, Y = X.shape[1], leading_directions(Y, w)
+    likelihood = Likelihood("5/2", Y, w)
+    logs = np.log(np.where(is_positive, X, 1.0))
+    plain = (X - X.mean(axis=0)) / _deviations(X)
+
+    def warped(powers: Vector) -> Inputs:
+        return np.where(is_positive, _standard_powers(logs, powers), plain)
+
+    def objective(theta: Vector) -> tuple[float, Vector]:
+        lengths, powers, nugget = np.exp(theta[:d]), theta[d:-1], math.exp(theta[-1])
+        Z = warped(powers) / lengths
+        value, slopes = likelihood.evaluate(Z, None, nugget)
+        moved = (warped(powers + _STEP) - warped(powers - _STEP)) / (2 * _STEP)
+        by_power = np.sum(slopes.inputs * moved / lengths, axis=0) + powers - 1
+        by_length = -np.sum(Z * slopes.inputs, axis=0)
+        value += float(np.sum((powers - 1) ** 2)) / 2
+        return value, np.concatenate([by_length, by_power, [slopes.log_nugget]])
+
+    def start(power: float) -> Vector:
+        powers = np.where(is_positive, power, 1.0)
+        return np.concatenate([np.full(d, math.log(d) / 2), powers, [math.log(_FIRST_NUGGET)]])
+
+    bounds = [
+        *_logs([_LENGTHS] * d),
+        *((-1.0, 1.0) if each else (1.0, 1.0) for each in is_positive),
+        *_logs([_NUGGETS]),
+    ]
+    theta = _minimise(objective, [start(1.0), start(0.0)], bounds)[0] if Y.shape[1] else start(1.0)
+    return theta[d:-1]
+
+
+def _standard_powers(logs: Inputs, powers: Vector) -> Inputs:
+    """(x^p - 1) / p, which is log x for p = 0, with mean 0 and deviation 1."""
+    centred = logs - logs.mean(axis=0)
+    p = np.where(np.abs(powers) < _STEP / 10, _STEP / 10, powers)
+    values = np.expm1(p * centred) / p
+    values -= values.mean(axis=0)
+    return values / _deviations(values)
+
+
+def _minimise(
+    objective: Objective, starts: Sequence[Vector], bounds: Sequence[tuple[float, float]]
 ) -> tuple[Vector, float]:
-    """The best of several searches by L-BFGS; the ranges are those of the exponentials of the parameters."""
-    bounds = [(math.log(low), math.log(high)) for low, high in ranges]
+    """The best of several searches by L-BFGS."""
     options = {"maxiter": _ITERATIONS, "ftol": _TOLERANCE, "maxcor": 20}
     found = [
         scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
@@ -192,7 +241,11 @@ def minimise(
     return best.x, float(best.fun)
 
 
-def leading_directions(Y: Targets, w: Weights) -> Targets:
+def _logs(ranges: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [(math.log(low), math.log(high)) for low, high in ranges]
+
+
+def leading_directions(Y: Targets, w: Weights) -> Float[np.ndarray, "samples directions"]:
     """The centred targets in their leading directions: fewer columns with nearly the same covariance."""
     U, s, _ = np.linalg.svd(Y - w @ Y / w.sum(), full_matrices=False)
     kept = s > max(_SMALL * s[0], 1e-14 * float(np.linalg.norm(Y)))
