@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         AutoInputs as AutoInputs,
         BasisInputs as BasisInputs,
         PerInput as PerInput,
+        PowerInputs as PowerInputs,
         PredictiveInputs as PredictiveInputs,
         PrincipalInputs as PrincipalInputs,
         RawInputs as RawInputs,
@@ -97,7 +98,8 @@ _MODULES = {
     "data.read_write": "read_data write_data",
     "data.scattered_data": "ScatteredData scattered_from_lists",
     "data.sharded_data": "ShardedData write_shards",
-    "encoders": "AutoInputs BasisInputs PerInput PredictiveInputs PrincipalInputs RawInputs StandardisedInputs",
+    "encoders": "AutoInputs BasisInputs PerInput PowerInputs PredictiveInputs PrincipalInputs RawInputs "
+    "StandardisedInputs",
     "estimator": "TwoStepDeepONet",
     "evaluation": "Evaluation evaluate",
     "exporters.formats": "export",

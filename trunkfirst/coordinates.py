@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .data.scattered_data import AnyData
-from .encoders import AbstractEncoder, Chain, Identity, Standardise, in_precision
+from .encoders import AbstractEncoder, AnyArray, Chain, Identity, Standardise, in_precision
 from .errors import SettingError
 from .settings import Field, record
 
@@ -24,7 +24,7 @@ class Periodic(AbstractEncoder):
     def sensors(self) -> int | None:
         return len(self.periods)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         columns: list[Array] = []
         for x, period in zip(inputs.T, self.periods, strict=True):
             angle = 2 * jnp.pi * x / (period or 1.0)
@@ -41,7 +41,7 @@ class FourierFeatures(AbstractEncoder):
     def sensors(self) -> int | None:
         return self.frequencies.shape[1]
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         angles = inputs @ jax.lax.stop_gradient(self.frequencies).T
         return jnp.concatenate([inputs, jnp.cos(angles), jnp.sin(angles)], axis=1)
 

@@ -13,8 +13,9 @@ from .coordinates import Coordinates
 from .data.operator_data import OperatorData
 from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
-from .encoders import AbstractEncoder, AutoInputs, Inputs, Parallel, in_precision
+from .encoders import AbstractEncoder, AnyArray, AutoInputs, Inputs, Parallel, in_precision, to_jax
 from .fields import AbstractFields, Basis, Fields, Mesh
+from .linear.blocked_qr import one_blas_thread
 from .networks.branches import Branch
 from .networks.layers import AbstractFunctions
 from .networks.operator import Operator
@@ -49,7 +50,7 @@ class EncodedData:
     """What the steps of training look at, and what an operator needs besides trunk and branch."""
 
     fields: AbstractFields
-    inputs: Float[Array, "samples features"]
+    inputs: Float[AnyArray, "samples features"]
     layout: InputLayout
     sample_weights: Float[Array, " samples"] | None
     dtype: np.dtype
@@ -82,12 +83,12 @@ class EncodedData:
     def operator(self, branch: Branch, trunk: AbstractFunctions, transform: Array | None) -> Operator:
         """The operator of a trunk and a branch that were trained on this."""
         return Operator(
-            self.encoder,
-            branch,
-            trunk.after(self.coordinates),
+            to_jax(self.encoder),
+            to_jax(branch),
+            trunk.after(to_jax(self.coordinates)),
             transform,
             self.input_names,
-            self.output,
+            None if self.output is None else to_jax(self.output),
             self.fields.channels,
         )
 
@@ -200,14 +201,10 @@ def _zeros_outside(raw: Float[np.ndarray, "..."], mask: Bool[np.ndarray, "sample
 
 def encoded(
     encoder: AbstractEncoder, inputs: Float[np.ndarray, "samples sensors"], dtype: np.dtype | type = np.float64
-) -> Float[Array, "samples features"]:
-    """The encoded inputs, compiled as one program."""
-    return _encode_inputs(encoder, jnp.asarray(inputs, dtype))
-
-
-@eqx.filter_jit
-def _encode_inputs(encoder: AbstractEncoder, inputs: Array) -> Array:
-    return encoder(inputs)
+) -> Float[np.ndarray, "samples features"]:
+    """The encoded inputs, computed with NumPy where the encoder can."""
+    with one_blas_thread():
+        return np.asarray(encoder(np.asarray(inputs, dtype)))
 
 
 def input_groups(encoder: AbstractEncoder, sensors: int) -> tuple[int, ...]:

@@ -10,7 +10,8 @@ import functools as ft
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar
+from types import ModuleType
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -23,15 +24,40 @@ from .data.scattered_data import AnyData, ScatteredData
 from .errors import DataError, SettingError, UnknownNameError
 from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import principal_directions
+from .linear.marginal_likelihood import find_powers
 from .settings import Field, OneOf, kind_field, record
 
-_Found = TypeVar("_Found")
+# Powers to choose from, the most sensors that they are found for, and the most samples that they are found on.
+_POWERS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+_MAX_SENSORS, _MAX_SAMPLES = 32, 300
 
-ELEMENTWISE: dict[str, Callable[[Array], Array]] = {
-    "log": jnp.log,
-    "inverse": jnp.reciprocal,
-    "inverse-root": lambda x: 1 / jnp.sqrt(x),
+_Found = TypeVar("_Found")
+_Module = TypeVar("_Module", bound=eqx.Module)
+
+# Modules that compute with NumPy on NumPy arrays, which compiles nothing, and with JAX on JAX arrays.
+AnyArray: TypeAlias = Array | np.ndarray
+
+# Of positive numbers; numpy or jax.numpy is passed as an argument.
+ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
+    "log": lambda x, xp: xp.log(x),
+    "inverse": lambda x, xp: 1 / x,
+    "inverse-root": lambda x, xp: 1 / xp.sqrt(x),
 }
+
+
+def namespace(array: Any) -> ModuleType:
+    """The library to compute with: numpy for NumPy arrays, otherwise jax.numpy."""
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+def is_inexact(leaf: Any) -> bool:
+    """Whether a leaf of a module is an array of floats, of NumPy or JAX."""
+    return isinstance(leaf, np.ndarray | jax.Array) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def to_jax(module: _Module) -> _Module:
+    """The same module with JAX arrays in place of NumPy arrays."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, module)
 
 
 class AbstractEncoder(eqx.Module):
@@ -42,40 +68,40 @@ class AbstractEncoder(eqx.Module):
         """How many numbers an input has; None if any number will do."""
         return None
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         raise NotImplementedError
 
 
 def in_precision(encoder: AbstractEncoder, dtype: np.dtype) -> AbstractEncoder:
     """The same encoder with its numbers in the precision `dtype`."""
-    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, encoder)
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if is_inexact(leaf) else leaf, encoder)
 
 
 class Identity(AbstractEncoder):
     """Inputs as they come: values at points, as in the paper."""
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         return inputs
 
 
 class Standardise(AbstractEncoder):
     """(x - mean) / deviation, sensor by sensor; a constant sensor passes as zero."""
 
-    mean: Float[Array, " sensors"]
-    deviation: Float[Array, " sensors"]
+    mean: Float[AnyArray, " sensors"]
+    deviation: Float[AnyArray, " sensors"]
 
     @property
     def sensors(self) -> int | None:
         return len(self.mean)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         return (inputs - self.mean[None]) / self.deviation[None]
 
 
 class Elementwise(AbstractEncoder):
     """log x, 1/x or x^(-1/2) of the sensors that were positive in training; the others pass as they are."""
 
-    is_positive: Bool[Array, " sensors"]
+    is_positive: Bool[AnyArray, " sensors"]
     function: str = eqx.field(static=True)
 
     def __check_init__(self) -> None:
@@ -86,23 +112,43 @@ class Elementwise(AbstractEncoder):
     def sensors(self) -> int | None:
         return len(self.is_positive)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
+        xp, is_used = namespace(inputs), self.is_positive[None]
         # Where the function is not used its argument is 1, so that no gradient becomes NaN.
-        arguments = jnp.where(self.is_positive[None], inputs, 1.0)
-        return jnp.where(self.is_positive[None], ELEMENTWISE[self.function](arguments), inputs)
+        with np.errstate(divide="ignore", invalid="ignore"):  # of new inputs that are not positive
+            values = ELEMENTWISE[self.function](xp.where(is_used, inputs, 1.0), xp)
+        return xp.where(is_used, values, inputs)
+
+
+class Powers(AbstractEncoder):
+    """x^p, or log x for p = 0, of the sensors that are used; the others pass as they are."""
+
+    exponents: Float[AnyArray, " sensors"]
+    is_used: Bool[AnyArray, " sensors"]
+
+    @property
+    def sensors(self) -> int | None:
+        return len(self.exponents)
+
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
+        xp, p, is_used = namespace(inputs), self.exponents[None], self.is_used[None]
+        # As in `Elementwise`, no gradient may become NaN.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = xp.log(xp.where(is_used, inputs, 1.0))
+        return xp.where(is_used, xp.where(p == 0, logs, xp.exp(p * logs)), inputs)
 
 
 class LinearProjection(AbstractEncoder):
     """(x - centre) M: principal or predictive coordinates."""
 
-    centre: Float[Array, " sensors"]
-    matrix: Float[Array, "sensors features"]
+    centre: Float[AnyArray, " sensors"]
+    matrix: Float[AnyArray, "sensors features"]
 
     @property
     def sensors(self) -> int | None:
         return len(self.centre)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         return (inputs - self.centre[None]) @ self.matrix
 
 
@@ -116,7 +162,7 @@ class Chain(AbstractEncoder):
         # The first that is not content with any number says.
         return next((part.sensors for part in self.parts if part.sensors is not None), None)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         for part in self.parts:
             inputs = part(inputs)
         return inputs
@@ -132,26 +178,26 @@ class Parallel(AbstractEncoder):
     def sensors(self) -> int | None:
         return sum(self.sizes)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
-        return jnp.concatenate(self.split(inputs), axis=1)
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
+        return namespace(inputs).concatenate(self.split(inputs), axis=1)
 
-    def split(self, inputs: Float[Array, "samples sensors"]) -> list[Array]:
+    def split(self, inputs: Float[AnyArray, "samples sensors"]) -> list[AnyArray]:
         """The features of every input function on its own."""
         ends = list(itertools.accumulate(self.sizes))
-        columns = jnp.split(inputs, ends[:-1], axis=1)
+        columns = namespace(inputs).split(inputs, ends[:-1], axis=1)
         return [part(x) for part, x in zip(self.parts, columns, strict=True)]
 
 
 class QuadratureProjection(AbstractEncoder):
     """Generalised Fourier coefficients <f, psi_j> of an input function, by quadrature at its sensors."""
 
-    matrix: Float[Array, "sensors features"]
+    matrix: Float[AnyArray, "sensors features"]
 
     @property
     def sensors(self) -> int | None:
         return len(self.matrix)
 
-    def __call__(self, inputs: Float[Array, "samples sensors"]) -> Float[Array, "samples features"]:
+    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         return inputs @ self.matrix
 
 
@@ -220,8 +266,34 @@ class StandardisedInputs(AbstractInputs):
         inputs = data.flat_inputs
         if self.function is None:
             return fit_standardise(inputs)
-        first = Elementwise(jnp.asarray((inputs > 0).all(axis=0)), self.function)
-        return Chain((first, fit_standardise(np.asarray(first(jnp.asarray(inputs))))))
+        first = Elementwise((inputs > 0).all(axis=0), self.function)
+        return Chain((first, fit_standardise(np.asarray(first(inputs)))))
+
+
+@record
+class PowerInputs(AbstractInputs):
+    """Every sensor that is positive in training raised to a power of its own, then with mean 0 and deviation 1.
+
+    Powers that are left out are found by the marginal likelihood of a kernel with a length for every sensor, which
+    predicts the leading output coefficients, and rounded to -1, -1/2, 0 (the logarithm), 1/2 or 1. That is for at
+    most 32 sensors in all, and outputs at the same points.
+    """
+
+    powers: tuple[float, ...] | None = Field(
+        default=None, description="a power for every sensor, 0 for the logarithm; found if left out"
+    )
+    kind: Literal["power"] = kind_field("power")
+
+    def __str__(self) -> str:
+        return "power"
+
+    def fit(self, data: AnyData) -> AbstractEncoder:
+        inputs = data.flat_inputs
+        powers = _best_powers(data) if self.powers is None else np.asarray(self.powers)
+        if len(powers) != inputs.shape[1]:
+            raise DataError(f"inputs: {len(powers)} powers are given for {inputs.shape[1]} sensors")
+        first = Powers(powers.astype(inputs.dtype), (inputs > 0).all(axis=0) & (powers != 1))
+        return Chain((first, fit_standardise(np.asarray(first(inputs)))))
 
 
 @record
@@ -237,7 +309,7 @@ class PrincipalInputs(AbstractInputs):
     def fit(self, data: AnyData) -> AbstractEncoder:
         centre, modes, sizes = _input_modes(data)
         scale = np.sqrt(data.samples) / sizes[0]
-        return LinearProjection(jnp.asarray(centre), jnp.asarray(modes[: self.count].T * scale))
+        return LinearProjection(centre, modes[: self.count].T * scale)
 
 
 @record
@@ -265,7 +337,7 @@ class PredictiveInputs(AbstractInputs):
             slopes = np.linalg.lstsq(scores * roots, targets * roots, rcond=None)[0][1:]
         predicted = scores[:, 1:] @ slopes
         matrix = (modes.T / sizes) @ slopes / predicted.std(axis=0)
-        return LinearProjection(jnp.asarray(centre), jnp.asarray(matrix))
+        return LinearProjection(centre, matrix)
 
 
 @record
@@ -309,7 +381,7 @@ def basis_coefficients(
     x = (2 * sensors[:, 0] - low - high) / (high - low)
     # Chebyshev's weights pi / count belong to [-1, 1] already; the others integrate over the interval.
     stretch = 1.0 if basis == "chebyshev" else 2 / (high - low)
-    return QuadratureProjection(jnp.asarray(BASES[basis](x, count) * sensor_weights[:, None] * stretch))
+    return QuadratureProjection(BASES[basis](x, count) * sensor_weights[:, None] * stretch)
 
 
 @record
@@ -322,7 +394,7 @@ class AutoInputs(AbstractInputs):
         raise SettingError("inputs: the encoder is still to be chosen; call trunkfirst.fit, which chooses it")
 
 
-_SINGLE = (RawInputs, StandardisedInputs, PrincipalInputs, PredictiveInputs, BasisInputs)
+_SINGLE = (RawInputs, StandardisedInputs, PowerInputs, PrincipalInputs, PredictiveInputs, BasisInputs)
 
 
 @record
@@ -354,7 +426,7 @@ def fit_standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise
     deviation = inputs.std(axis=0)
     # A constant sensor has a deviation of rounding size; dividing by it would blow noise up.
     is_constant = deviation <= 16 * np.finfo(inputs.dtype).eps * np.abs(mean)
-    return Standardise(jnp.asarray(mean), jnp.asarray(np.where(is_constant, np.inf, deviation)))
+    return Standardise(mean, np.where(is_constant, np.inf, deviation))
 
 
 def _once(find: Callable[[AnyData], _Found]) -> Callable[[AnyData], _Found]:
@@ -396,3 +468,21 @@ def _leading_coefficients(
     centred = outputs - np.average(outputs, axis=0, weights=weights)
     modes = principal_directions(centred * np.sqrt(weights)[:, None], tolerance=1e-3)[:3]
     return centred @ modes.T, weights
+
+
+@_once
+def _best_powers(data: AnyData) -> Float[np.ndarray, " sensors"]:
+    """The powers with the greatest likelihood, rounded."""
+    sensors = data.flat_inputs.shape[1]
+    if isinstance(data, ScatteredData):
+        raise DataError("finding powers needs outputs at the same points for all samples; give inputs.powers")
+    if sensors > _MAX_SENSORS:
+        raise DataError(f"powers are found for at most {_MAX_SENSORS} sensors, got {sensors}; give inputs.powers")
+    targets, weights = _leading_coefficients(data)
+    is_positive = (data.flat_inputs > 0).all(axis=0)
+    rows = np.flatnonzero(weights > 0)
+    if len(rows) > _MAX_SAMPLES:
+        rows = np.sort(np.random.default_rng(0).choice(rows, _MAX_SAMPLES, replace=False))
+    with one_blas_thread():
+        found = find_powers(data.flat_inputs[rows], targets[rows], weights[rows], is_positive)
+    return _POWERS[np.abs(found[:, None] - _POWERS).argmin(axis=1)]

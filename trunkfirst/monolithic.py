@@ -1,5 +1,6 @@
 """Trunk and branch trained at once: by a minimiser, or with the matrix between them solved for."""
 
+import dataclasses as dc
 from typing import Literal
 
 import jax.numpy as jnp
@@ -50,6 +51,7 @@ class AbstractMonolithic(AbstractMethod):
                 "data.take(indices), or data.samples"
             )
         encoded = encode(data, self, self.dtype)
+        encoded = dc.replace(encoded, inputs=jnp.asarray(encoded.inputs))
         fields = encoded.fields
         if not isinstance(fields, Fields) or fields.channels is not None:
             raise UsageError("monolithic methods need one channel and the same points for all; use two-step")

@@ -4,19 +4,18 @@ import math
 from typing import TypeAlias
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
 from .data.scattered_data import AnyData
+from .encoders import AnyArray, namespace
 from .errors import DataError, SettingError
 from .settings import Field, record
 
 # A point this near to a fixed side, in units of the box, lies on it.
 _NO_DISTANCE = 1e-12
 
-Raw: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples points channels"]
+Raw: TypeAlias = Float[AnyArray, "samples points"] | Float[AnyArray, "samples points channels"]
 
 
 class Boundary(eqx.Module):
@@ -31,8 +30,8 @@ class Boundary(eqx.Module):
     sides: tuple[tuple[int, bool], ...] = eqx.field(static=True)
     value: float = eqx.field(static=True, default=0.0)
 
-    def __call__(self, points: Float[Array, "points coordinates"]) -> Float[Array, " points"]:
-        factor = jnp.ones(len(points), points.dtype)
+    def __call__(self, points: Float[AnyArray, "points coordinates"]) -> Float[AnyArray, " points"]:
+        factor = namespace(points).ones(len(points), points.dtype)
         for coordinate, is_upper in self.sides:
             low, high = self.lower[coordinate], self.upper[coordinate]
             y = points[:, coordinate]
@@ -43,17 +42,17 @@ class Boundary(eqx.Module):
 class OutputMap(eqx.Module):
     """u = scale (value + d(y) raw) for every channel, its exponential where the output must be positive."""
 
-    scale: Float[Array, " channels"]
+    scale: Float[AnyArray, " channels"]
     boundary: Boundary | None = None
     is_positive: bool = eqx.field(static=True, default=False)
 
-    def __call__(self, raw: Raw, points: Float[Array, "points coordinates"]) -> Raw:
+    def __call__(self, raw: Raw, points: Float[AnyArray, "points coordinates"]) -> Raw:
         """Physical outputs (samples, points), with several channels (samples, points, channels)."""
         more = (1,) * (raw.ndim - 2)
         if self.boundary is not None:
             raw = self.boundary.value + self.boundary(points).reshape(1, -1, *more) * raw
         scaled = raw * (self.scale.reshape(1, 1, -1) if more else self.scale.reshape(1, 1))
-        return jnp.exp(scaled) if self.is_positive else scaled
+        return namespace(scaled).exp(scaled) if self.is_positive else scaled
 
 
 @record
@@ -79,7 +78,7 @@ class Output:
         check_positive(data, self.positive)
         scale = self._scale(data)
         boundary = _boundary(data, self.fixed, self._raw_value(data)) if self.fixed else None
-        return OutputMap(jnp.asarray(scale), boundary, self.positive)
+        return OutputMap(scale, boundary, self.positive)
 
     def _scale(self, data: AnyData) -> Float[np.ndarray, " channels"]:
         weights = np.ones(data.channels) if self.channel_weights is None else np.asarray(self.channel_weights)
@@ -118,7 +117,7 @@ def raw_outputs(
     raw = (np.log(outputs) if output.is_positive else outputs) / np.asarray(output.scale)
     if output.boundary is None:
         return raw, np.ones(shape)
-    factor = _distances(points.reshape(-1, points.shape[-1]), output.boundary).reshape(shape)
+    factor = np.asarray(output.boundary(points.reshape(-1, points.shape[-1]))).reshape(shape)
     factor = np.where(factor > _NO_DISTANCE, factor, 0.0)
     divisor = np.where(factor > 0, factor, np.inf)
     divisor = divisor[..., None] if raw.ndim == 3 else divisor
@@ -131,14 +130,7 @@ def is_free(
     """Where the output is not fixed beforehand."""
     if output is None or output.boundary is None:
         return np.ones(len(points), bool)
-    return _distances(points, output.boundary) > _NO_DISTANCE
-
-
-def _distances(
-    points: Float[np.ndarray, "points coordinates"], boundary: Boundary
-) -> Float[np.ndarray, " points"]:
-    with jax.enable_x64(True):
-        return np.asarray(boundary(jnp.asarray(points)))
+    return np.asarray(output.boundary(points)) > _NO_DISTANCE
 
 
 def _boundary(data: AnyData, fixed: tuple[str, ...], value: float) -> Boundary:

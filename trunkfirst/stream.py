@@ -13,7 +13,6 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float, Int
@@ -229,7 +228,7 @@ class Stream:
 
     def _digest(self, basis: Orthonormal) -> str:
         """What decides the stored rows."""
-        encoder = jax.tree.leaves(eqx.filter(self.encoder, eqx.is_array))
+        encoder = jax.tree.leaves(self.encoder)
         structure = jax.tree.structure(self.encoder)
         text = f"{self.data.digest} {process_shard()} {structure} {self.usual is None} {self.dtype}"
         digest = hashlib.sha256(text.encode())

@@ -8,7 +8,7 @@ import abc
 import functools as ft
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
@@ -19,29 +19,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..errors import PredictOnlyError
+from ..encoders import AnyArray, namespace
+from ..errors import PredictOnlyError, ValueRangeError
+from ..linear.kernels import MATERN, SLOPES, feature_groups, kernel_matrix
 from .layers import ACTIVATIONS, Perceptron, make_perceptron
-
-# Of NumPy or JAX arrays; the exponential is passed as an argument.
-Profile: TypeAlias = Callable[[Any, Callable[[Any], Any]], Any]
-
-_ROOT3, _ROOT5 = math.sqrt(3), math.sqrt(5)
-
-# Matern kernels k(r) of unit length by their smoothness; "inf" is the Gaussian.
-MATERN: dict[str, Profile] = {
-    "1/2": lambda r, exp: exp(-r),
-    "3/2": lambda r, exp: (1 + _ROOT3 * r) * exp(-_ROOT3 * r),
-    "5/2": lambda r, exp: (1 + _ROOT5 * r + 5 / 3 * r**2) * exp(-_ROOT5 * r),
-    "inf": lambda r, exp: exp(-0.5 * r**2),
-}
-
-# dk / d(r^2): finite at r = 0, except for "1/2", which has a kink there.
-_SLOPES: dict[str, Callable[[Array], Array]] = {
-    "1/2": lambda r: jnp.where(r > 0, -jnp.exp(-r) / (2 * jnp.where(r > 0, r, 1.0)), 0.0),
-    "3/2": lambda r: -1.5 * jnp.exp(-_ROOT3 * r),
-    "5/2": lambda r: -5 / 6 * (1 + _ROOT5 * r) * jnp.exp(-_ROOT5 * r),
-    "inf": lambda r: -0.5 * jnp.exp(-0.5 * r**2),
-}
 
 # Samples whose distances to all centres are held in memory at once.
 _BATCH = 1024
@@ -60,7 +41,7 @@ class StackedBranch(eqx.Module):
         """The number of inputs."""
         return self.networks.inputs
 
-    def __call__(self, x: Float[Array, "samples sensors"]) -> Float[Array, "samples coefficients"]:
+    def __call__(self, x: Float[AnyArray, "samples sensors"]) -> Float[Array, "samples coefficients"]:
         values = jax.vmap(lambda network: network(x))(self.networks)  # (coefficients, samples, 1)
         return values[..., 0].T
 
@@ -74,7 +55,7 @@ class AbstractBranchFeatures(eqx.Module):
         """The number of inputs."""
 
     @abc.abstractmethod
-    def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples features"]:
+    def __call__(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples features"]:
         """The features (samples, features)."""
 
 
@@ -87,7 +68,7 @@ class LayerFeatures(AbstractBranchFeatures):
     def inputs(self) -> int:
         return self.layers.inputs
 
-    def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples features"]:
+    def __call__(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples features"]:
         return ACTIVATIONS[self.layers.activation](self.layers(x))
 
 
@@ -100,7 +81,7 @@ class SkipFeatures(AbstractBranchFeatures):
     def inputs(self) -> int:
         return self.features.inputs
 
-    def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples features"]:
+    def __call__(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples features"]:
         return jnp.concatenate([self.features(x), x], axis=1)
 
 
@@ -117,7 +98,7 @@ class ProductFeatures(AbstractBranchFeatures):
     def inputs(self) -> int:
         return sum(self.groups)
 
-    def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples features"]:
+    def __call__(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples features"]:
         parts = jnp.split(x, list(itertools.accumulate(self.groups))[:-1], axis=1)
         values = [network(part) for network, part in zip(self.networks, parts, strict=True)]
         return math.prod(values[1:], start=values[0])
@@ -135,7 +116,7 @@ class ConvolutionFeatures(AbstractBranchFeatures):
     def inputs(self) -> int:
         return math.prod(self.grid_shape)
 
-    def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples features"]:
+    def __call__(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples features"]:
         sigma = ACTIVATIONS[self.dense.activation]
         dimensions = len(self.grid_shape)
         values = x.reshape(len(x), 1, *self.grid_shape)
@@ -157,26 +138,47 @@ class FeatureBranch(eqx.Module):
         """The number of inputs."""
         return self.features.inputs
 
-    def __call__(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples coefficients"]:
+    def __call__(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples coefficients"]:
         return self.features(x) @ self.weight.T + self.bias[None]
 
 
 class KernelBranch(eqx.Module):
-    """c(x) = offset + sum_k coefficients_k k(|x - centre_k| / length), k the Matern kernel of a `smoothness`.
+    """c(x) = offset + sum_k coefficients_k k(x, centre_k), k the Matern kernel of a `smoothness` and `length`.
 
+    The length is one number or one for every feature. With `groups`, the numbers of features of several input
+    functions, k is a product of one kernel for each; with `linear` it has the factor w_0 + sum_j w_j x_j z_j too.
     `ridge` records the one it was fitted with.
     """
 
-    centres: Float[Array, "centres features"]
-    coefficients: Float[Array, "centres coefficients"]
-    offset: Float[Array, " coefficients"]
-    length: Float[Array, ""]
+    centres: Float[AnyArray, "centres features"]
+    coefficients: Float[AnyArray, "centres coefficients"]
+    offset: Float[AnyArray, " coefficients"]
+    length: Float[AnyArray, "*lengths"]
     smoothness: str = eqx.field(static=True)
     ridge: float = eqx.field(static=True)
+    linear: Float[AnyArray, " weights"] | None = None
+    groups: tuple[int, ...] = eqx.field(static=True, default=())
 
-    def __call__(self, x: Float[Array, "samples features"]) -> Float[Array, "samples coefficients"]:
-        sums = _kernel_sums(self.smoothness, x, self.centres, self.length, self.coefficients)
+    def __check_init__(self) -> None:
+        if self.groups and sum(self.groups) != self.inputs:
+            raise ValueRangeError(f"groups of {self.groups} features; expected {self.inputs} in all")
+
+    def __call__(self, x: Float[AnyArray, "samples features"]) -> Float[AnyArray, "samples coefficients"]:
+        if isinstance(x, np.ndarray):
+            return self._on_host(x)
+        kind = (self.smoothness, self.groups)
+        sums = _kernel_sums(kind, x, self.centres, self.length, self.linear, self.coefficients)
         return sums + self.offset[None]
+
+    def _on_host(self, x: Float[np.ndarray, "samples features"]) -> Float[np.ndarray, "samples coefficients"]:
+        """The same with NumPy, in batches."""
+        centres, length, coefficients = map(np.asarray, (self.centres, self.length, self.coefficients))
+        linear = None if self.linear is None else np.asarray(self.linear)
+        sums = [
+            kernel_matrix(self.smoothness, rows, centres, length, groups=self.groups, linear=linear) @ coefficients
+            for rows in np.split(x, range(_BATCH, len(x), _BATCH))
+        ]
+        return (np.concatenate(sums) + np.asarray(self.offset)).astype(coefficients.dtype)
 
     @property
     def inputs(self) -> int:
@@ -191,20 +193,35 @@ class KernelBranch(eqx.Module):
 
 @ft.partial(jax.jit, static_argnums=0)
 def _kernel_sums(
-    smoothness: str,
+    kind: tuple[str, tuple[int, ...]],
     x: Float[Array, "samples features"],
     centres: Float[Array, "centres features"],
-    length: Float[Array, ""],
+    length: Float[Array, "*lengths"],
+    linear: Float[Array, " weights"] | None,
     coefficients: Float[Array, "centres coefficients"],
 ) -> Float[Array, "samples coefficients"]:
-    """sum_k coefficients_k k(|x - centre_k| / length) for every x, in batches."""
+    """sum_k coefficients_k k(x, centre_k) for every x, in batches."""
+    smoothness, groups = kind
 
     def one(x: Float[Array, " features"]) -> Float[Array, " coefficients"]:
         # Differences first: |x|^2 + |y|^2 - 2 x.y would lose half of the digits near a centre.
-        squares = jnp.sum((x[None] - centres) ** 2, axis=1) / length**2
-        return _matern(smoothness, squares) @ coefficients
+        differences = x[None] - centres
+        squares = [_scaled_squares(differences, length, part) for part in feature_groups(groups, len(x))]
+        kernel = math.prod(_matern(smoothness, each) for each in squares)
+        if linear is not None:
+            kernel = kernel * (linear[:1] + centres @ (linear[1:] * x))
+        return kernel @ coefficients
 
     return jax.lax.map(one, x, batch_size=_BATCH)
+
+
+def _scaled_squares(
+    differences: Float[Array, "centres features"], length: Float[Array, "*lengths"], part: slice
+) -> Float[Array, " centres"]:
+    """Squared distances in some features."""
+    if length.ndim:
+        return jnp.sum((differences[:, part] / length[part][None]) ** 2, axis=1)
+    return jnp.sum(differences[:, part] ** 2, axis=1) / length**2
 
 
 def _distance(squares: Float[Array, " centres"]) -> Float[Array, " centres"]:
@@ -221,7 +238,7 @@ def _matern(smoothness: str, squares: Float[Array, " centres"]) -> Float[Array, 
 @_matern.defjvp
 def _matern_jvp(smoothness: str, primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (squares,), (tangent,) = primals, tangents
-    return _matern(smoothness, squares), _SLOPES[smoothness](_distance(squares)) * tangent
+    return _matern(smoothness, squares), SLOPES[smoothness](_distance(squares), jnp) * tangent
 
 
 @runtime_checkable
@@ -243,11 +260,11 @@ class PredictOnlyBranch(eqx.Module):
         """The number of inputs, if the estimator knows it."""
         return getattr(self.estimator, "n_features_in_", None)
 
-    def __call__(self, x: Float[Array, "samples features"]) -> Float[Array, "samples coefficients"]:
+    def __call__(self, x: Float[AnyArray, "samples features"]) -> Float[Array, "samples coefficients"]:
         if isinstance(x, Tracer):
             raise PredictOnlyError(self.refusal("traced by jit, vmap or grad; call operator.predict instead"))
         values = np.asarray(self.estimator.predict(np.asarray(x)))
-        return jnp.asarray(values.reshape(len(x), -1), x.dtype)
+        return namespace(x).asarray(values.reshape(len(x), -1), x.dtype)
 
     def refusal(self, what: str) -> str:
         """The message that refuses `what`."""

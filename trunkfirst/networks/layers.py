@@ -13,7 +13,7 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..encoders import AbstractEncoder, Identity
+from ..encoders import AbstractEncoder, AnyArray, Identity, is_inexact
 from ..errors import UnknownNameError, ValueRangeError
 from .interpolation import AbstractInterpolation
 
@@ -56,21 +56,21 @@ class Perceptron(eqx.Module):
     Maps batches (..., n_0) to (..., n_L).
     """
 
-    weights: tuple[Float[Array, "... _ _"], ...]
-    biases: tuple[Float[Array, "... _"], ...]
+    weights: tuple[Float[AnyArray, "... _ _"], ...]
+    biases: tuple[Float[AnyArray, "... _"], ...]
     activation: str = eqx.field(static=True)
 
     def __check_init__(self) -> None:
         _check_activation(self.activation)
 
     def __call__(
-        self, x: Float[Array, "*batch n_in"], sigma: Activation | None = None
-    ) -> Float[Array, "*batch n_out"]:
+        self, x: Float[AnyArray, "*batch n_in"], sigma: Activation | None = None
+    ) -> Float[AnyArray, "*batch n_out"]:
         return self.hidden(x, sigma) @ self.weights[-1].T + self.biases[-1].reshape((1,) * (x.ndim - 1) + (-1,))
 
     def hidden(
-        self, x: Float[Array, "*batch n_in"], sigma: Activation | None = None
-    ) -> Float[Array, "*batch n_hidden"]:
+        self, x: Float[AnyArray, "*batch n_in"], sigma: Activation | None = None
+    ) -> Float[AnyArray, "*batch n_hidden"]:
         """The last hidden layer after its activation, or after another one, `sigma`."""
         sigma = sigma or ACTIVATIONS[self.activation]
         for W, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
@@ -131,7 +131,7 @@ def _check_activation(activation: str) -> None:
 
 def count_parameters(module: eqx.Module) -> int:
     """The number of trainable parameters of a module."""
-    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(module, eqx.is_inexact_array)))
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(module, is_inexact)))
 
 
 class AbstractFunctions(eqx.Module):

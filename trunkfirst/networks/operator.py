@@ -21,6 +21,7 @@ from ..encoders import (
     Identity,
     LinearProjection,
     Parallel,
+    Powers,
     QuadratureProjection,
     Standardise,
 )
@@ -53,7 +54,7 @@ _BLOCK_NUMBERS = 2**24
 # The classes that a model file may name, with two names of version 0.1.
 _NETWORKS = (Trunk, Modes, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
 _FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
-_ENCODERS = (Identity, Standardise, Elementwise, LinearProjection, QuadratureProjection, Chain, Parallel)
+_ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, QuadratureProjection, Chain, Parallel)
 _OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, GridSpline, SimplexInterpolation)
 PARTS: dict[str, type] = {part.__name__: part for part in (*_NETWORKS, *_FEATURES, *_ENCODERS, *_OTHERS)}
 PARTS |= {"Coordinates": LinearProjection, "Coefficients": QuadratureProjection}

@@ -12,7 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..distributed.processes import assemble_rows, sum_over_processes
+from ..encoders import AnyArray
 from ..errors import DataError
+from ..linear.blocked_qr import one_blas_thread
 from ..minimisers.loop import OnStep, Status
 from ..networks.branches import Branch
 from ..records import LogEntry
@@ -86,9 +88,9 @@ class InputLayout:
 class Task:
     """Encoded inputs and the targets to learn from them; losses in the history are multiplied by `loss_unit`."""
 
-    inputs: Float[Array, "samples features"]
-    targets: Float[Array, "samples coefficients"]
-    weights: Float[Array, " samples"] | None
+    inputs: Float[AnyArray, "samples features"]
+    targets: Float[AnyArray, "samples coefficients"]
+    weights: Float[AnyArray, " samples"] | None
     layout: InputLayout
     key: PRNGKeyArray
     # the log
@@ -112,15 +114,26 @@ class Task:
             raise DataError("weights: expected numbers of 0 or more, not all of them 0")
         return np.asarray(self.inputs, np.float64), np.asarray(self.targets, np.float64), w / w.mean()
 
+    def to_device(
+        self,
+    ) -> tuple[
+        Float[Array, "samples features"], Float[Array, "samples coefficients"], Float[Array, " samples"] | None
+    ]:
+        """Inputs, targets and weights, as they are, for JAX."""
+        weights = None if self.weights is None else jnp.asarray(self.weights)
+        return jnp.asarray(self.inputs), jnp.asarray(self.targets), weights
+
     def closed_form(self, branch: Branch) -> "Regression":
-        """The result of a regressor without iterations; its log has one line."""
-        residual = branch(self.inputs) - self.targets
-        weights = None if self.weights is None else self.weights / jnp.mean(self.weights)
-        loss, seconds = float(mean_square(residual, weights)) * self.loss_unit, time.perf_counter() - self.begin
+        """The result of a regressor without iterations; its log has one line. NumPy evaluates what it can."""
+        with one_blas_thread():
+            residual = np.asarray(branch(np.asarray(self.inputs))) - np.asarray(self.targets)
+        squares = np.mean(residual**2, axis=1)
+        weighted = squares if self.weights is None else squares * _mean_one(np.asarray(self.weights))
+        loss, seconds = float(np.mean(weighted)) * self.loss_unit, time.perf_counter() - self.begin
         step = LogEntry("branch", 1, 1, loss, loss, 1.0, seconds)
         if self.on_step is not None:
             self.on_step(step)
-        return Regression(branch, float(mean_square(residual)), "finished", 1, seconds, (step,))
+        return Regression(branch, float(np.mean(squares)), "finished", 1, seconds, (step,))
 
 
 @dc.dataclass(frozen=True)
@@ -141,16 +154,19 @@ class AbstractRegressor(abc.ABC):
 
     def fit(
         self,
-        inputs: Float[Array, "samples features"],
-        targets: Float[Array, "samples coefficients"],
-        weights: Float[Array, " samples"] | None = None,
+        inputs: Float[AnyArray, "samples features"],
+        targets: Float[AnyArray, "samples coefficients"],
+        weights: Float[AnyArray, " samples"] | None = None,
         *,
         key: PRNGKeyArray,
         layout: InputLayout | None = None,
         loss_unit: float = 1.0,
         on_step: OnStep | None = None,
     ) -> Regression:
-        """Fit a branch; losses in the history are multiplied by `loss_unit`."""
+        """Fit a branch to arrays of NumPy or JAX; losses in the history are multiplied by `loss_unit`.
+
+        A closed form computes with NumPy, and its branch holds NumPy arrays.
+        """
         layout = layout or InputLayout((inputs.shape[1],))
         return self.learn(Task(inputs, targets, weights, layout, key, loss_unit, on_step))
 
@@ -189,6 +205,10 @@ def mean_square(
     """Mean over samples, weighted if asked, and coefficients."""
     squares = jnp.mean(values**2, axis=1)
     return jnp.mean(squares) if weights is None else jnp.mean(squares * weights)
+
+
+def _mean_one(weights: Float[np.ndarray, " samples"]) -> Float[np.ndarray, " samples"]:
+    return weights / weights.mean()
 
 
 def generator(key: PRNGKeyArray) -> np.random.Generator:

@@ -141,12 +141,12 @@ class JointBranch(AbstractBranchNetwork, AbstractRegressor):
         return dc.replace(self, iterations=1)
 
     def learn(self, task: Task) -> Regression:
-        inputs, targets = task.inputs, task.targets
+        inputs, targets, weights = task.to_device()
         start, run = jr.split(task.key)
         branch = self.make(
             inputs.shape[1], targets.shape[1], task.layout, stacked=self.stacked, dtype=targets.dtype, key=start
         )
-        objective = spread_loss(RegressionLoss(inputs, targets, task.weights, self.batch))
+        objective = spread_loss(RegressionLoss(inputs, targets, weights, self.batch))
         result = minimise(
             objective,
             branch,

@@ -1,7 +1,7 @@
-"""Ridge regression in closed form: linear, and with Matern kernels.
+"""Ridge regression in closed form, computed with NumPy and SciPy: linear, and with Matern kernels.
 
 Where ridge and length are left open they are chosen from a grid by leave-one-out errors, which are exact and need
-no refits.
+no refits. A length for every input is found by marginal likelihood.
 """
 
 import dataclasses as dc
@@ -9,15 +9,16 @@ import functools as ft
 import itertools
 from typing import Literal
 
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 import scipy.spatial.distance
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from ..errors import SolveError
+from ..errors import SettingError, SolveError
 from ..linear.blocked_qr import one_blas_thread
-from ..networks.branches import MATERN, KernelBranch
+from ..linear.kernels import MATERN, kernel_matrix
+from ..linear.marginal_likelihood import find_kernel
+from ..networks.branches import KernelBranch
 from ..networks.layers import Perceptron
 from ..settings import Field, kind_field, record
 from .base import AbstractRegressor, Regression, Task, generator
@@ -30,6 +31,10 @@ _LINEAR_RIDGES = tuple(10.0**k for k in range(-12, 1))
 _KERNEL_RIDGES = tuple(10.0**k for k in (-14, -13, -12, -11, -10, -8, -6, -4, -2))
 # In units of the median distance.
 _LENGTHS = tuple(2.0**k for k in range(-2, 7))
+# The most samples that a length for every input is found on.
+_MAX_FOR_LIKELIHOOD = 500
+
+Length = float | Float[np.ndarray, " features"]
 
 
 @record
@@ -46,7 +51,7 @@ class Linear(AbstractRegressor):
             ridge = self.ridge or min(_LINEAR_RIDGES, key=problem.leave_one_out)
             W, b = problem.solve(ridge)
         dtype = task.targets.dtype
-        return task.closed_form(Perceptron((jnp.asarray(W, dtype),), (jnp.asarray(b, dtype),), "relu"))
+        return task.closed_form(Perceptron((W.astype(dtype),), (b.astype(dtype),), "relu"))
 
 
 class _LinearProblem:
@@ -92,36 +97,41 @@ class KernelSolution:
 
 @dc.dataclass(frozen=True, eq=False)
 class KernelProblem:
-    """Inputs X, targets Y and weights w; samples of weight 0 must be left out."""
+    """Inputs X, targets Y and weights w; samples of weight 0 must be left out.
+
+    `groups` and `linear` are those of the kernel: see `kernel_matrix`.
+    """
 
     smoothness: str
     X: Float[np.ndarray, "samples features"]
     Y: Float[np.ndarray, "samples coefficients"]
     w: Float[np.ndarray, " samples"]
+    groups: tuple[int, ...] = ()
+    linear: Float[np.ndarray, " weights"] | None = None
 
     def take(self, count: int, rng: np.random.Generator) -> "KernelProblem":
         """A random part of at most `count` samples."""
         if len(self.X) <= count:
             return self
         rows = np.sort(rng.choice(len(self.X), count, replace=False))
-        return KernelProblem(self.smoothness, self.X[rows], self.Y[rows], self.w[rows])
+        return dc.replace(self, X=self.X[rows], Y=self.Y[rows], w=self.w[rows])
 
     def median_distance(self) -> float:
         """The median distance between samples that differ, 1 if none do."""
         distances = self._distances[self._distances > 0]
         return float(np.median(distances)) if len(distances) else 1.0
 
-    def solve(self, length: float, ridge: float, *, with_diagonal: bool = False) -> KernelSolution:
+    def solve(self, length: Length, ridge: float, *, with_diagonal: bool = False) -> KernelSolution:
         """(K + ridge diag(1/w)) a = Y - offset with sum a = 0, by Cholesky."""
-        A = np.empty_like(self._distances)
+        A = np.empty((len(self.X), len(self.X)))
         for rows in np.array_split(np.arange(len(A)), 1 + len(A) // 500):  # so that no temporary is large
-            A[rows] = MATERN[self.smoothness](self._distances[rows] / length, np.exp)
+            A[rows] = self._kernel(rows, length)
         A[np.diag_indices_from(A)] += ridge / self.w
         try:
             factor = scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError as error:
             raise SolveError(
-                f"the kernel matrix of length {length:.3g} is singular with ridge {ridge:.1e}; "
+                f"the kernel matrix of length {np.median(length):.3g} is singular with ridge {ridge:.1e}; "
                 "use a larger ridge or a smaller length"
             ) from error
         ones = np.ones((len(A), 1))
@@ -144,6 +154,12 @@ class KernelProblem:
         errors = solution.coefficients / solution.inverse_diagonal[:, None]
         return float(np.mean(self.w[:, None] * errors**2))
 
+    def _kernel(self, rows: Int[np.ndarray, " rows"], length: Length) -> Float[np.ndarray, "rows samples"]:
+        if isinstance(length, np.ndarray):
+            X, groups, linear = self.X, self.groups, self.linear
+            return kernel_matrix(self.smoothness, X[rows], X, length, groups=groups, linear=linear)
+        return MATERN[self.smoothness](self._distances[rows] / length, np.exp)
+
     @ft.cached_property
     def _distances(self) -> Float[np.ndarray, "samples samples"]:
         return scipy.spatial.distance.cdist(self.X, self.X)
@@ -162,6 +178,9 @@ class Kernel(AbstractRegressor):
 
     The same as Gaussian-process regression with an unknown constant mean. Of more than `max_centres` samples a
     random part is used; the branch says how many (`count`).
+
+    With a length for each input, lengths and ridge have the greatest marginal likelihood: an input that matters
+    little gets a long one. The kernel is then a product over the input functions if there are several.
     """
 
     smoothness: Literal["1/2", "3/2", "5/2", "inf"] = Field(
@@ -170,10 +189,28 @@ class Kernel(AbstractRegressor):
     length: float | None = Field(
         default=None, gt=0, description="length scale; chosen by leave-one-out if left out"
     )
-    ridge: float | None = Field(default=None, gt=0, description="ridge; chosen by leave-one-out if left out")
+    ridge: float | None = Field(
+        default=None, gt=0, description="ridge; chosen by leave-one-out, or with each length, if left out"
+    )
     max_centres: int = Field(default=4000, ge=1, description="training samples used as centres, at most")
-    selection_samples: int = Field(default=1000, ge=1, description="samples that length and ridge are chosen on")
+    selection_samples: int = Field(
+        default=1000, ge=1, description="samples that length and ridge are chosen on; at most 500 for each length"
+    )
+    lengths: Literal["one", "each"] = Field(
+        default="one", description="one length for all inputs, or each with its own, by marginal likelihood"
+    )
+    linear_factor: bool = Field(
+        default=False,
+        description="multiply the kernel by w_0 + sum_j w_j x_j z_j, so that inputs can enter linearly; "
+        "needs a length for each",
+    )
     kind: Literal["kernel"] = kind_field("kernel")
+
+    def __post_init__(self) -> None:
+        if self.lengths == "each" and self.length is not None:
+            raise SettingError(f'length is {self.length}; with lengths = "each" all are found: leave it out')
+        if self.lengths == "one" and self.linear_factor:
+            raise SettingError('linear_factor needs lengths = "each"')
 
     def learn(self, task: Task) -> Regression:
         """Choose length and ridge where they are open, then solve by Cholesky."""
@@ -182,19 +219,24 @@ class Kernel(AbstractRegressor):
             X, Y, w = task.to_host()
             used = w > 0
             problem = KernelProblem(self.smoothness, X[used], Y[used], w[used]).take(self.max_centres, rng)
-            length, ridge = self._choose(problem.take(self.selection_samples, rng))
+            if self.lengths == "each":
+                problem, length, ridge = self._find(problem, task.layout.groups, rng)
+            else:
+                length, ridge = self._choose(problem.take(self.selection_samples, rng))
             ridge, solution = self._solve(problem, length, ridge)
         branch = KernelBranch(
-            jnp.asarray(problem.X, dtype),
-            jnp.asarray(solution.coefficients, dtype),
-            jnp.asarray(solution.offset, dtype),
-            jnp.asarray(length, dtype),
+            problem.X.astype(dtype),
+            solution.coefficients.astype(dtype),
+            solution.offset.astype(dtype),
+            np.asarray(length, dtype),
             self.smoothness,
             ridge,
+            None if problem.linear is None else problem.linear.astype(dtype),
+            problem.groups,
         )
         return task.closed_form(branch)
 
-    def _solve(self, problem: KernelProblem, length: float, ridge: float) -> tuple[float, KernelSolution]:
+    def _solve(self, problem: KernelProblem, length: Length, ridge: float) -> tuple[float, KernelSolution]:
         """Solve; more samples may need more ridge than the few it was chosen on."""
         while True:
             try:
@@ -210,3 +252,20 @@ class Kernel(AbstractRegressor):
         ridges = _KERNEL_RIDGES if self.ridge is None else (self.ridge,)
         ladder = list(itertools.product(lengths, ridges))
         return ladder[0] if len(ladder) == 1 else min(ladder, key=lambda pair: problem.leave_one_out(*pair))
+
+    def _find(
+        self, problem: KernelProblem, groups: tuple[int, ...], rng: np.random.Generator
+    ) -> tuple[KernelProblem, Float[np.ndarray, " features"], float]:
+        """The problem with the kernel of the greatest likelihood, its lengths and its ridge."""
+        groups = groups if len(groups) > 1 else ()
+        some = problem.take(min(self.selection_samples, _MAX_FOR_LIKELIHOOD), rng)
+        found = find_kernel(
+            self.smoothness,
+            some.X,
+            some.Y,
+            some.w,
+            groups=groups,
+            is_linear=self.linear_factor,
+            nugget=self.ridge,
+        )
+        return dc.replace(problem, groups=groups, linear=found.linear), found.lengths, found.nugget
