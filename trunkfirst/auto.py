@@ -1,51 +1,29 @@
 """Choices that a method leaves open: trunk, branch, encoder and weights, by the error of the whole operator.
 
 Closed forms come first; they take seconds. Every sample is predicted by operators that were fitted without it
-(`Folds`), and the mean relative error decides. What is trained by iterations is compared with them on one part that
-is left out: one half of it chooses, the other half measures the error that is reported.
+(`Folds`), and the mean relative error decides. What is trained by iterations is compared with them on one part
+that is left out: one half of it chooses, the other half measures the error that is reported.
 """
 
 import dataclasses as dc
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable
 
-import jax
 import numpy as np
-from jaxtyping import Bool, Float
 
-from .candidates import (
-    anisotropic_encodings,
-    branch_of,
-    brief,
-    encoding_candidates,
-    kernel_encodings,
-    kind_of_branch,
-    settings_of,
-    special_branches,
-    with_decays,
-    with_iterations,
-)
-from .checkpoints import remember
 from .clock import Clock
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
-from .encode import encode
-from .encoders import AbstractInputs, AutoInputs, StandardisedInputs
+from .encoders import AutoInputs
 from .errors import DataError, SettingError
-from .fields import Fields
-from .intervals import HeldOut
 from .method import AbstractMethod
-from .modes import ModesTrunk, has_modes, principal_modes
+from .modes import ModesTrunk, has_modes
 from .network_trunk import NetworkTrunk
 from .progress import Reporter, Silent
-from .records import Baseline, CandidateSettings, Choice
-from .regressors.base import AbstractRegressor
-from .regressors.network import AutoBranch, NetworkBranch
-from .regressors.ridge import Kernel, Linear
+from .regressors.network import AutoBranch
 from .run_data import RunData
-from .sizing import seconds_of_branch, with_sizes
-from .trials import FOLDS, MAX_SAMPLES, Candidate, Folds, TrainedTrunk
+from .search import Chosen, Search, Trials
+from .sizing import with_sizes
+from .trials import FOLDS, MAX_SAMPLES, Folds, TrainedTrunk
 from .trunks import AutoTrunk
 from .two_step import TwoStep
 
@@ -54,59 +32,6 @@ _FEWEST = 3
 _LEAVE_ONE_OUT = 10
 # From this number on a tenth that is left out is enough where nothing is measured.
 _ONE_SPLIT, _TENTH = 500, 10
-# Networks are tried with the best encoders; the longer trials are for decays.
-_BEST_ENCODERS, _LONGER = 2, 2.5
-# Among encoders nearly as good as the best, the first in the list: the simplest.
-_NEARLY = 1.2
-_NETWORKS = ("network", "convolution", "active-neurons")
-# Below this error nothing that is trained by iterations does better. If the errors with and without a sample in
-# training have this ratio, what is left is noise.
-_ACCURATE, _NOISE = 1e-7, 0.7
-# A network has to be this much better than a closed form. A trial of it takes at most this share of the time left.
-_WORTH_TRAINING, _TRIAL_SHARE, _WHOLE_SHARE = 0.97, 0.06, 0.2
-_MIN_TRIAL, _MIN_SECONDS = 20, 20.0
-# The trunk is the limit where the best coefficients still have this share of the error.
-_TRUNK_LIMITS = 0.5
-# What the modes that are left out may add, as a share of the error.
-_MODES_SHARE = 0.02
-RIDGE, KERNEL_RIDGE = "PCA + ridge", "PCA + kernel ridge"
-
-Trials: TypeAlias = Folds | TrainedTrunk
-Errors = Float[np.ndarray, " samples"]
-
-
-@dc.dataclass(frozen=True)
-class Chosen:
-    """The method with nothing left open, how it was chosen, and its error on samples that did not choose it."""
-
-    method: AbstractMethod
-    choice: Choice | None = None
-    validation_error: float | None = None
-    held_out: Callable[[], HeldOut] | None = None
-    """Computes predictions for samples that were left out."""
-
-    def applied_to(self, method: AbstractMethod) -> "Chosen":
-        """The same choice for another method."""
-        changes: dict[str, Any] = {"inputs": self.method.inputs, "weights": self.method.weights}
-        if isinstance(method, TwoStep) and isinstance(self.method, TwoStep):
-            changes |= {"branch": self.method.branch} if isinstance(method.branch, AutoBranch) else {}
-            changes |= {"trunk": self.method.trunk} if isinstance(method.trunk, AutoTrunk) else {}
-        return Chosen(dc.replace(method, **changes), self.choice)
-
-    def summary(self) -> dict[str, Any] | None:
-        """The part `chosen` of `metrics.json`."""
-        if self.choice is None:
-            return None
-        return {
-            "encoder": str(self.method.inputs),
-            "branch": kind_of_branch(branch_of(self.method)),
-            "trunk": getattr(getattr(self.method, "trunk", None), "kind", "network"),
-            "weights": self.method.weights,
-            "candidate": self.choice.name,
-            "validation_errors": dict(self.choice.errors),
-            "candidates": {name: dc.asdict(each) for name, each in self.choice.candidates.items()},
-            "best_network": self.choice.best_network,
-        }
 
 
 def is_open(method: AbstractMethod) -> bool:
@@ -139,7 +64,7 @@ def choose(
     trials = _trials(method, data, samples, seed=seed, clock=clock, reporter=reporter, measured=measured)
     if trials is None:
         return Chosen(method)
-    return _Search(method, trials, clock, reporter, measured, on_better).run()
+    return Search(method, trials, clock, reporter, measured, on_better).run()
 
 
 def with_trunk(method: AbstractMethod, data: AnyData) -> AbstractMethod:
@@ -163,7 +88,10 @@ def _trials(
     has_network = not isinstance(method, TwoStep) or not isinstance(method.trunk, ModesTrunk)
     if isinstance(samples, OperatorData) and not (has_network and measured):
         if samples.samples > MAX_SAMPLES:
-            samples, order = samples.take(np.sort(order[:MAX_SAMPLES])), np.argsort(np.argsort(order[:MAX_SAMPLES]))
+            samples, order = (
+                samples.take(np.sort(order[:MAX_SAMPLES])),
+                np.argsort(np.argsort(order[:MAX_SAMPLES])),
+            )
         return Folds(samples, method.output, _parts(order, measured), seed=seed)
     if not isinstance(method, TwoStep):
         if isinstance(samples, OperatorData):
@@ -180,298 +108,3 @@ def _parts(order: np.ndarray, measured: bool) -> list[np.ndarray]:
         return [np.sort(order[: len(order) // _TENTH])]
     folds = len(order) if len(order) < _LEAVE_ONE_OUT else FOLDS
     return [np.sort(part) for part in np.array_split(order, folds)]
-
-
-class _Search:
-    """Candidates that were tried, and the errors of every sample."""
-
-    def __init__(
-        self,
-        method: AbstractMethod,
-        trials: Trials,
-        clock: Clock,
-        reporter: Reporter,
-        measured: bool,
-        on_better: Callable[[Chosen], None] | None,
-    ) -> None:
-        self._method, self._trials, self._clock = method, trials, clock
-        self._reporter, self._measured, self._on_better = reporter, measured, on_better
-        self._branch, self._data = branch_of(method), trials.data
-        self._is_auto = isinstance(self._branch, AutoBranch)
-        self._weights, *self._other_weights = (
-            ("relative", "none") if method.weights == "auto" else (method.weights,)
-        )
-        self._first, self._second = _halves(trials, measured)
-        self._tried: dict[str, Candidate] = {}
-        self._errors: dict[str, Errors] = {}
-        self._seconds: dict[str, float] = {}
-        self._settings: dict[str, CandidateSettings] = {}
-
-    # -- stages
-
-    def run(self) -> Chosen:
-        """Closed forms, then what is trained by iterations, as long as it can pay."""
-        if self._measured:
-            self._reporter.say("comparing on samples that are left out; mean relative errors there:")
-            self._baselines()
-        if self._is_auto:
-            self._closed_forms()
-            if not self._is_finished():
-                self._trained()
-        else:
-            self._encoders_for(self._branch)
-        self._try_weights()
-        chosen = self._chosen()
-        name = self._best()
-        self._reporter.say(f"chosen: {name} ({self._mean(name):.2e})")
-        return chosen
-
-    def _baselines(self) -> None:
-        """Principal components and ridge, which every choice has to beat."""
-        if not isinstance(self._trials, Folds):
-            return
-        raw = StandardisedInputs()
-        baselines = {RIDGE: Candidate(raw, Linear(), "none"), KERNEL_RIDGE: Candidate(raw, Kernel(), "none")}
-        is_free = isinstance(self._method.inputs, AutoInputs) and self._method.weights == "auto"
-        if self._is_auto and is_free:
-            self._try(baselines)
-        else:
-            self._measure(baselines)
-
-    def _closed_forms(self) -> None:
-        """One length first, then a length for every feature; what was found so far is handed over in between."""
-        encoders = self._encoders(kernel_encodings)
-        self._try(self._options(Linear(), encoders[:1]))
-        self._try(self._options(Kernel(), encoders))
-        self._hand_over()
-        if self._best_error() <= _ACCURATE:
-            return
-        ranked = self._ranked("kernel, ")
-        encodings = self._encoders(lambda data: anisotropic_encodings(data, ranked))
-        self._try(self._options(Kernel(lengths="each"), encodings))
-        self._try(self._options(Kernel(lengths="each", linear_factor=True), encodings))
-        best = self._best()
-        if isinstance(kernel := self._tried[best].branch, Kernel) and kernel.lengths == "each":
-            smooth = dc.replace(self._tried[best], branch=dc.replace(kernel, smoothness="inf"))
-            self._try({f"Gaussian {best}": smooth})
-        self._hand_over()
-
-    def _is_finished(self) -> bool:
-        """Whether nothing that takes longer can pay: the error is at rounding or at the noise of the outputs."""
-        best = self._best()
-        error = self._mean(best)
-        if error <= _ACCURATE:
-            self._reporter.say(f"{best} is at {error:.1e}, below what networks reach: done")
-            return True
-        if isinstance(self._trials, Folds) and isinstance(self._tried[best].branch, Kernel) and self._measured:
-            with_them = self._remembered("noise", lambda: self._noise_of(best))
-            if with_them >= _NOISE * error:
-                self._reporter.say(
-                    f"{best} has the same error on samples that it was fitted to ({with_them:.1e}): what is left "
-                    "is noise of the outputs, or not in the inputs: done"
-                )
-                return True
-        return False
-
-    def _noise_of(self, name: str) -> float:
-        assert isinstance(self._trials, Folds)
-        return self._trials.training_error(self._tried[name])
-
-    def _trained(self) -> None:
-        """Networks, with the encoders that were best for kernels; then other decays and special branches."""
-        assert isinstance(self._branch, AutoBranch)
-        if not self._clock.allows("networks", _MIN_SECONDS):
-            return
-        network = self._within_time(self._branch)
-        encoders = self._ranked("kernel, ")[:_BEST_ENCODERS] or [StandardisedInputs()]
-        self._try(self._options(network, encoders))
-        self._try(special_branches(network, self._data, self._weights))
-        best = self._best_network()
-        if best is not None and kind_of_branch(self._tried[best].branch) == "network":
-            self._try(with_decays(best, self._tried[best]), _LONGER)
-
-    def _within_time(self, branch: AutoBranch) -> NetworkBranch:
-        """Trials, and the whole training, that fit into the time left."""
-        seconds = seconds_of_branch(branch, self._data)
-        trial = self._clock.share("trial", _TRIAL_SHARE) / seconds
-        whole = self._clock.share("whole", _WHOLE_SHARE) / seconds
-        self._trial_iterations = int(max(_MIN_TRIAL, min(branch.trial_iterations, trial)))
-        return dc.replace(branch.network, iterations=int(max(_MIN_TRIAL, min(branch.network.iterations, whole))))
-
-    def _encoders_for(self, branch: AbstractRegressor) -> None:
-        """A given branch, with the encoders that are open."""
-        encoders = self._promising(branch, self._encoders(encoding_candidates))
-        self._try(self._options(branch, encoders))
-
-    def _promising(
-        self, branch: AbstractRegressor, encoders: Sequence[AbstractInputs]
-    ) -> Sequence[AbstractInputs]:
-        """The encoders to train a network with: the best with hidden layers as they are drawn."""
-        if not isinstance(branch, NetworkBranch) or len(encoders) <= _BEST_ENCODERS:
-            return encoders
-        options = self._options(branch, encoders)
-        looks = {f"{name}, untrained": with_iterations(each, 0) for name, each in options.items()}
-        self._measure(looks)
-        errors = np.nan_to_num([self._mean(name) for name in looks], nan=np.inf)
-        return [encoders[place] for place in sorted(np.argsort(errors, kind="stable")[:_BEST_ENCODERS])]
-
-    def _try_weights(self) -> None:
-        best = self._best()
-        if self._tried[best].weights == self._weights:
-            others = {f"{best}, weights {w}": dc.replace(self._tried[best], weights=w) for w in self._other_weights}
-            self._try(others)
-
-    # -- trying
-
-    _trial_iterations = 80
-
-    def _options(self, branch: AbstractRegressor, encoders: Sequence[AbstractInputs]) -> dict[str, Candidate]:
-        """One branch after each encoder, by name, with the kind of branch where it is to be chosen."""
-        prefix = f"{kind_of_branch(branch)}, " if self._is_auto else ""
-        return {f"{prefix}{encoder}": Candidate(encoder, branch, self._weights) for encoder in encoders}
-
-    def _encoders(self, candidates: Callable[[AnyData], list[AbstractInputs]]) -> list[AbstractInputs]:
-        return candidates(self._data) if isinstance(self._method.inputs, AutoInputs) else [self._method.inputs]
-
-    def _try(self, options: Mapping[str, Candidate], longer: float = 1.0) -> None:
-        most = int(longer * self._trial_iterations)
-        for name, candidate in options.items():
-            # The first is always tried, so that there is something to choose.
-            if name not in self._tried and (not self._tried or self._clock.allows(name, self._expected(candidate))):
-                self._measure({name: brief(candidate, most, is_auto=self._is_auto)})
-                self._tried[name] = candidate
-
-    def _expected(self, candidate: Candidate) -> float:
-        """Seconds of the last candidate of the same kind."""
-        kind = kind_of_branch(candidate.branch)
-        same = [self._seconds[n] for n, each in self._tried.items() if kind_of_branch(each.branch) == kind]
-        return same[-1] if same else 0.0
-
-    def _measure(self, candidates: Mapping[str, Candidate]) -> None:
-        for name, candidate in candidates.items():
-            self._settings[name] = settings_of(candidate)
-            found = remember(f"candidate {name}", lambda each=candidate: self._measured_errors(each))
-            self._errors[name], self._seconds[name] = found["errors"], float(found["seconds"][0])
-            self._reporter.say(f"  {name}: {self._mean(name):.2e}")
-
-    def _measured_errors(self, candidate: Candidate) -> dict[str, np.ndarray]:
-        begin = time.perf_counter()
-        parts = [0] if self._measured and not candidate.is_closed_form else None
-        errors = self._trials.errors(candidate, parts)
-        return {"errors": errors, "seconds": np.array([time.perf_counter() - begin])}
-
-    def _remembered(self, name: str, compute: Callable[[], float]) -> float:
-        return float(remember(name, lambda: {"value": np.array([compute()])})["value"][0])
-
-    # -- comparing
-
-    def _mean(self, name: str, rows: Bool[np.ndarray, " samples"] | None = None) -> float:
-        """The mean error of a candidate on the rows that it was measured on; for networks, on the first half."""
-        errors = self._errors[name]
-        if rows is None:
-            rows = ~np.isnan(errors) if self._is_complete(name) else self._first
-        return float(np.mean(errors[rows]))
-
-    def _is_complete(self, name: str) -> bool:
-        """Whether every sample was left out once."""
-        return not self._measured or bool(np.isfinite(self._errors[name]).all())
-
-    def _best(self) -> str:
-        """The best closed form, or a network that is clearly better on the first half of the part left out."""
-        complete = [name for name in self._tried if self._is_complete(name)]
-        closed = self._least(complete, None) if complete else None
-        others = [name for name in self._tried if name not in complete]
-        if not others:
-            assert closed is not None
-            return closed
-        trained = self._least(others, self._first)
-        if closed is None or self._mean(trained, self._first) < _WORTH_TRAINING * self._mean(closed, self._first):
-            return trained
-        return closed
-
-    def _least(self, names: Sequence[str], rows: Bool[np.ndarray, " samples"] | None) -> str:
-        """The first name whose error is nearly the least; the first if none is finite."""
-        tolerance = 1.0 if self._is_auto else _NEARLY
-        errors = {name: self._mean(name, rows) for name in names}
-        least = min((error for error in errors.values() if np.isfinite(error)), default=np.inf)
-        return next((name for name in names if errors[name] <= tolerance * least), names[0])
-
-    def _best_error(self) -> float:
-        return self._mean(self._best())
-
-    def _best_network(self) -> str | None:
-        names = [name for name, each in self._tried.items() if kind_of_branch(each.branch) in _NETWORKS]
-        return self._least(names, self._first) if names else None
-
-    def _ranked(self, prefix: str) -> list[AbstractInputs]:
-        names = [name for name in self._tried if name.startswith(prefix) and name.count(",") == 1]
-        return [self._tried[name].inputs for name in sorted(names, key=self._mean)]
-
-    # -- results
-
-    def _hand_over(self) -> None:
-        if self._on_better is not None and self._measured:
-            self._on_better(self._chosen())
-
-    def _chosen(self) -> Chosen:
-        name = self._best()
-        candidate = self._tried[name]
-        error = self._validation_error(name) if self._measured else None
-        baseline = [
-            Baseline(kind, self._mean(key), self._seconds[key])
-            for key, kind in ((RIDGE, "pca-ridge"), (KERNEL_RIDGE, "pca-kernel-ridge"))
-            if key in self._errors
-        ]
-        means = {each: self._mean(each) for each in self._errors}
-        choice = Choice(name, means, self._best_network(), self._settings, baseline)
-        held_out = (lambda: self._held_out(candidate)) if self._measured else None
-        return Chosen(self._method_of(candidate, error), choice, error, held_out)
-
-    def _validation_error(self, name: str) -> float:
-        """The error on samples that did not choose: of every fold, that of the choice made on the others."""
-        if not self._is_complete(name):
-            return self._mean(name, self._second)
-        complete = [each for each in self._tried if self._is_complete(each)]
-        found = np.empty(self._data.samples)
-        for rows in self._trials.parts:
-            others = np.ones(len(found), bool)
-            others[rows] = False
-            found[rows] = self._errors[self._least(complete, others)][rows]
-        return float(found.mean())
-
-    def _held_out(self, candidate: Candidate) -> HeldOut:
-        rows = self._second if not candidate.is_closed_form or isinstance(self._trials, TrainedTrunk) else slice(None)
-        predictions = self._trials.predictions(candidate)
-        return HeldOut(self._data.outputs[rows], predictions[rows])
-
-    def _method_of(self, candidate: Candidate, error: float | None) -> AbstractMethod:
-        """The method with a candidate filled in, and as many modes as its error asks for."""
-        changes: dict[str, Any] = {"inputs": candidate.inputs, "weights": candidate.weights}
-        if not isinstance(self._method, TwoStep):
-            return dc.replace(self._method, **changes)
-        method = dc.replace(self._method, branch=candidate.branch, **changes)
-        trunk = method.trunk
-        if isinstance(trunk, ModesTrunk) and trunk.width is None and isinstance(self._data, OperatorData):
-            width = suitable_modes(method, self._data, _MODES_SHARE * (error or 0.0))
-            return dc.replace(method, trunk=dc.replace(trunk, width=width))
-        return method
-
-
-def suitable_modes(method: TwoStep, data: OperatorData, allowed: float) -> int:
-    """The fewest modes that leave out at most the relative error `allowed`."""
-    with jax.enable_x64(True):
-        fields = encode(data, dc.replace(method, inputs=StandardisedInputs()), np.dtype(np.float64)).fields
-    assert isinstance(fields, Fields)
-    squares = principal_modes(fields).sizes ** 2
-    tails = np.cumsum(squares[::-1])[::-1]
-    return max(1, int((np.sqrt(tails / tails[0]) > allowed).sum()))
-
-
-def _halves(trials: Trials, measured: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Samples of the first part that choose among trained candidates, and those that measure the winner."""
-    first, second = np.zeros((2, trials.data.samples), bool)
-    rows = np.random.default_rng(0).permutation(trials.parts[0])
-    middle = (len(rows) + 1) // 2 if measured else len(rows)
-    first[rows[:middle]] = True
-    second[rows[middle:]] = True
-    return (first, second) if second.any() else (first, first)

@@ -81,7 +81,7 @@ def anisotropic_encodings(data: AnyData, best: Sequence[AbstractInputs]) -> list
     """Encoders for kernels with a length for every feature: few features, or those `best` for one length."""
     sensors = data.flat_inputs.shape[1]
     if sensors > _FEW_SENSORS:
-        return [each for each in best if _features(each, data) <= 2 * _FEW_SENSORS]
+        return [each for each in best if _features(each, data) <= _FEW_SENSORS][:2]
     is_positive = (data.flat_inputs > 0).all(axis=0).any()
     is_plain = isinstance(data, OperatorData) and (len(data.inputs) == 1 or sensors == len(data.inputs))
     return [StandardisedInputs(), *([PowerInputs()] if is_positive and is_plain else [])]

@@ -48,7 +48,9 @@ class Clock:
         return self._asked(f"seconds, {unit}", lambda: min(max(share * self.left, 0.0), most))
 
     def _asked(self, name: str, answer: Callable[[], float]) -> float:
-        found = remember(name, lambda: {"answer": np.array([broadcast_value(answer())]), "used": np.array([self.used])})
+        found = remember(
+            name, lambda: {"answer": np.array([broadcast_value(answer())]), "used": np.array([self.used])}
+        )
         # After an interruption the time before it counts too.
         self._start = min(self._start, time.perf_counter() - float(found["used"][0]))
         return float(found["answer"][0])

@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .auto import Chosen, choose, with_trunk
+from .auto import choose, with_trunk
 from .checkpoints import is_keeping_checkpoints
 from .clock import Clock
 from .data.operator_data import OperatorData
@@ -32,6 +32,7 @@ from .minimisers.loop import OnStep, Status
 from .monolithic import Monolithic
 from .progress import Reporter, Silent
 from .run_data import RunData
+from .search import Chosen
 from .sizing import within_minutes
 from .training_summary import TrainingSummary, summarise, training_domain
 
@@ -174,9 +175,7 @@ def resolve(
     if clock.minutes is not None:
         # A network trunk is trained once to choose and measure, and once more on all samples.
         method = within_minutes(method, samples, clock.minutes / (2 if measured else 1))
-    return choose(
-        method, data, seed=seed, clock=clock, reporter=reporter, measured=measured, on_better=on_better
-    )
+    return choose(method, data, seed=seed, clock=clock, reporter=reporter, measured=measured, on_better=on_better)
 
 
 def fit_method(
@@ -225,9 +224,7 @@ def _validation_error(data: RunData, trained: Trained, chosen: Chosen) -> float 
     return chosen.validation_error
 
 
-def prediction_intervals(
-    samples: AnyData, chosen: Chosen, trained: Trained, *, seed: int = 0
-) -> Intervals | None:
+def prediction_intervals(samples: AnyData, chosen: Chosen, trained: Trained, *, seed: int = 0) -> Intervals | None:
     """From predictions of operators that saw neither inputs nor outputs of the samples they are compared with.
 
     They were made while choosing; else the method is trained once more without a fifth of the samples.

@@ -30,7 +30,7 @@ _MAX_FUNCTIONS = 150
 _MAX_ROWS = 4000
 _MIN_HIDDEN, _SCATTERED_WIDTH = 40, 40
 # Shares of the time; the rest is for what has no iterations: closed forms, compiling, the report.
-_TRUNK_SHARE, _TRIALS_SHARE, _BRANCH_SHARE = 0.4, 0.15, 0.15
+TRUNK_SHARE, _TRIALS_SHARE, _BRANCH_SHARE = 0.4, 0.15, 0.15
 # Starts and their halving cost about half as much again as the iterations asked for.
 _WITH_STARTS = 1.5
 _MIN_ITERATIONS, _MAX_ITERATIONS = 200, 6000
@@ -96,7 +96,7 @@ def within_minutes(method: AbstractMethod, data: AnyData, minutes: float) -> Abs
         return method
     times = data.channels if isinstance(method.trunk, SeparateTrunks) else 1
     seconds = _journalled("trunk", lambda: _seconds_per_iteration(method, trunk, data))
-    count = int(_TRUNK_SHARE * 60 * minutes / seconds / _WITH_STARTS / times)
+    count = int(TRUNK_SHARE * 60 * minutes / seconds / _WITH_STARTS / times)
     timed = dc.replace(trunk, iterations=max(_MIN_ITERATIONS, min(_MAX_ITERATIONS, _two_digits(count))))
     whole = dc.replace(method.trunk, each=timed) if isinstance(method.trunk, SeparateTrunks) else timed
     branch = method.branch
@@ -112,7 +112,7 @@ def _journalled(step: str, measure: Callable[[], float]) -> float:
 
 
 def seconds_of_branch(branch: AutoBranch, data: AnyData) -> float:
-    """Seconds of an iteration of the network of a branch that is to be chosen, for as many coefficients as samples."""
+    """Seconds of an iteration of the network of an open branch, for about as many coefficients as samples."""
     coefficients = min(data.samples, _MAX_FUNCTIONS) * data.channels
     return _journalled("branch", lambda: _seconds_of_branch(branch, coefficients, data))
 

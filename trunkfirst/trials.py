@@ -1,7 +1,7 @@
 """What candidates are compared on: every sample is predicted by an operator that was fitted without it.
 
-The trunk of these operators are the principal modes of the outputs that they were fitted to. Modes, channel scales,
-weights and encoders are fitted anew for each part that is left out.
+The trunk of these operators are the principal modes of the outputs that they were fitted to. Modes, scales of
+channels, weights and encoders are fitted anew for each part that is left out.
 """
 
 import dataclasses as dc
@@ -29,6 +29,7 @@ from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor
 from .regressors.ridge import Kernel, Linear
+from .trunks import AbstractTrunk
 from .two_step import TwoStep
 
 FOLDS = 5
@@ -50,11 +51,13 @@ class Candidate:
     inputs: AbstractInputs
     branch: AbstractRegressor
     weights: str = "relative"
+    trunk: AbstractTrunk | None = None
+    """A trunk that is trained, instead of principal modes."""
 
     @property
     def is_closed_form(self) -> bool:
         """Whether it is fitted without iterations, in NumPy."""
-        return isinstance(self.branch, Linear | Kernel)
+        return isinstance(self.branch, Linear | Kernel) and self.trunk is None
 
 
 class Folds:
@@ -73,6 +76,8 @@ class Folds:
 
     def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
         """The relative error of every sample that is left out once; NaN for the others."""
+        if candidate.trunk is not None:
+            return self._with_trunk(candidate.trunk).errors(candidate)
         found = np.full(self.data.samples, np.nan)
         for part in range(len(self.parts)) if parts is None else parts:
             rows = self.parts[part]
@@ -98,10 +103,17 @@ class Folds:
 
     def predictions(self, candidate: Candidate) -> Float[np.ndarray, "samples points ..."]:
         """Physical outputs of every sample that is left out once; NaN for the others."""
+        if candidate.trunk is not None:
+            return self._with_trunk(candidate.trunk).predictions(candidate)
         found = np.full(self.data.outputs.shape, np.nan)
         for part, rows in enumerate(self.parts):
             found[rows] = self._coordinates.fields(self._predicted(candidate, part))
         return found
+
+    @ft.cache  # noqa: B019 - trained once
+    def _with_trunk(self, trunk: AbstractTrunk) -> "TrainedTrunk":
+        method = TwoStep(trunk, output=self._output)
+        return TrainedTrunk(self.data, method, self.parts[0], seed=self._seed)
 
     def _predicted(self, candidate: Candidate, part: int) -> Coordinates:
         fold = self._fold(part)

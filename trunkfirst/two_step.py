@@ -38,8 +38,9 @@ _AS_WORD = pydantic.WrapSerializer(lambda value, dump: "none" if value is None e
 class TwoStep(AbstractMethod):
     """Fit the trunk with free coefficients, orthonormalise it, fit the branch to the coefficients.
 
-    What is left out is chosen by `trunkfirst.fit` by the error of the whole operator on samples that are left out:
-    trunk and branch, the encoder of the inputs, the weights. `orthonormalise=None` is the two-step method without QR.
+    What is left out is chosen by `trunkfirst.fit`, by the error of the whole operator on samples that are left
+    out: trunk and branch, the encoder of the inputs, the weights. `orthonormalise=None` is the two-step method
+    without QR.
     """
 
     trunk: Annotated[AbstractTrunk, _TRUNKS] = Field(default=AutoTrunk(), description="step 1")

@@ -224,8 +224,8 @@ def relative_errors(
 
 
 def field_sizes(
-    outputs: Float[np.ndarray, "samples points *channels"], *, point_weights: Weights | None = None
-) -> Float[np.ndarray, "samples *channels"]:
+    outputs: Float[np.ndarray, "samples points ..."], *, point_weights: Weights | None = None
+) -> Float[np.ndarray, "samples ..."]:
     """The norm of every field, which errors are relative to.
 
     A field of zeros has no relative error; its error is relative to the root mean square of all norms.

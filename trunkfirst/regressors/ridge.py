@@ -6,7 +6,7 @@ no refits. A length for every input is found by marginal likelihood.
 
 import dataclasses as dc
 import functools as ft
-import itertools
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from ..errors import SettingError, SolveError
 from ..linear.blocked_qr import one_blas_thread
 from ..linear.kernels import MATERN, kernel_matrix
+from ..linear.low_rank import principal_directions
 from ..linear.marginal_likelihood import find_kernel
 from ..networks.branches import KernelBranch
 from ..networks.layers import Perceptron
@@ -29,6 +30,9 @@ Weights = Float[np.ndarray, " samples"]
 
 _LINEAR_RIDGES = tuple(10.0**k for k in range(-12, 1))
 _KERNEL_RIDGES = tuple(10.0**k for k in (-14, -13, -12, -11, -10, -8, -6, -4, -2))
+# Directions of the targets that decide on length and ridge.
+_MOST_DIRECTIONS, _NEGLIGIBLE = 64, 1e-13
+_FINER = 2**0.5
 # In units of the median distance.
 _LENGTHS = tuple(2.0**k for k in range(-2, 7))
 # The most samples that a length for every input is found on.
@@ -88,11 +92,10 @@ class _LinearProblem:
 
 @dc.dataclass(frozen=True, eq=False)
 class KernelSolution:
-    """coefficients a and offset; `inverse_diagonal` is that of the matrix C with a = C Y."""
+    """Coefficients a and offset."""
 
     coefficients: Float[np.ndarray, "samples coefficients"]
     offset: Float[np.ndarray, " coefficients"]
-    inverse_diagonal: Float[np.ndarray, " samples"]
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -121,7 +124,7 @@ class KernelProblem:
         distances = self._distances[self._distances > 0]
         return float(np.median(distances)) if len(distances) else 1.0
 
-    def solve(self, length: Length, ridge: float, *, with_diagonal: bool = False) -> KernelSolution:
+    def solve(self, length: Length, ridge: float) -> KernelSolution:
         """(K + ridge diag(1/w)) a = Y - offset with sum a = 0, by Cholesky."""
         A = np.empty((len(self.X), len(self.X)))
         for rows in np.array_split(np.arange(len(A)), 1 + len(A) // 500):  # so that no temporary is large
@@ -139,20 +142,35 @@ class KernelProblem:
         v, total = solved[:, -1], float(solved[:, -1].sum())
         offset = solved[:, :-1].sum(axis=0) / total
         coefficients = solved[:, :-1] - v[:, None] * offset
-        diagonal = _inverse_diagonal(factor) - v**2 / total if with_diagonal else np.ones(len(A))
-        return KernelSolution(coefficients, offset, diagonal)
+        return KernelSolution(coefficients, offset)
 
-    def leave_one_out(self, length: float, ridge: float) -> float:
-        """The weighted mean square of the errors at samples left out: a_i / C_ii, exactly (Dubrule 1983).
+    def leave_one_out(self, length: Length, ridges: Sequence[float]) -> list[float]:
+        """The weighted mean square of the errors at samples left out, for every ridge.
 
-        Infinite where the kernel matrix is singular.
+        They are a_i / C_ii with a = C Y (Dubrule 1983). With the eigenvalues s of S K S, S^2 = diag(w), all ridges
+        cost little more than one. Infinite where the kernel matrix is singular.
         """
-        try:
-            solution = self.solve(length, ridge, with_diagonal=True)
-        except SolveError:
+        roots = np.sqrt(self.w)[:, None]
+        values, Q = scipy.linalg.eigh(roots * self._kernel(np.arange(len(self.X)), length) * roots.T)
+        Z, z = Q.T @ (roots * self._leading), Q.T @ roots
+        floor = np.finfo(float).eps * values[-1]
+        return [self._left_out(Q * roots, Z, z, values + ridge) if ridge > floor else np.inf for ridge in ridges]
+
+    def _left_out(self, Q: np.ndarray, Z: np.ndarray, z: np.ndarray, shifted: np.ndarray) -> float:
+        if shifted[0] <= 0:
             return np.inf
-        errors = solution.coefficients / solution.inverse_diagonal[:, None]
-        return float(np.mean(self.w[:, None] * errors**2))
+        v = Q @ (z / shifted[:, None])
+        total = float(np.sum(z[:, 0] ** 2 / shifted))
+        a = Q @ (Z / shifted[:, None]) - v * (v.T @ self._leading) / total
+        diagonal = Q**2 @ (1 / shifted) - v[:, 0] ** 2 / total
+        return float(np.sum(self.w[:, None] * (a / diagonal[:, None]) ** 2)) / self.Y.size
+
+    @ft.cached_property
+    def _leading(self) -> Float[np.ndarray, "samples directions"]:
+        """The targets in their leading directions, which decide as all of them do."""
+        roots = np.sqrt(self.w)[:, None]
+        centred = self.Y - np.average(self.Y, axis=0, weights=self.w)
+        return centred @ principal_directions(centred * roots, tolerance=_NEGLIGIBLE)[:_MOST_DIRECTIONS].T
 
     def _kernel(self, rows: Int[np.ndarray, " rows"], length: Length) -> Float[np.ndarray, "rows samples"]:
         if isinstance(length, np.ndarray):
@@ -165,11 +183,15 @@ class KernelProblem:
         return scipy.spatial.distance.cdist(self.X, self.X)
 
 
-def _inverse_diagonal(factor: Float[np.ndarray, "size size"]) -> Float[np.ndarray, " size"]:
-    """The diagonal of (L L^T)^-1."""
-    (potri,) = scipy.linalg.get_lapack_funcs(("potri",), (factor,))
-    inverse, _ = potri(factor, lower=1)
-    return np.diag(inverse).copy()
+def _best_on(
+    problem: KernelProblem, lengths: Sequence[float], ridges: Sequence[float]
+) -> tuple[float, float, float]:
+    """The least error on samples left out, with its length and ridge."""
+    return min(
+        (error, length, ridge)
+        for length in lengths
+        for ridge, error in zip(ridges, problem.leave_one_out(length, ridges), strict=True)
+    )
 
 
 @record
@@ -193,9 +215,7 @@ class Kernel(AbstractRegressor):
         default=None, gt=0, description="ridge; chosen by leave-one-out, or with each length, if left out"
     )
     max_centres: int = Field(default=4000, ge=1, description="training samples used as centres, at most")
-    selection_samples: int = Field(
-        default=1000, ge=1, description="samples that length and ridge are chosen on; at most 500 for each length"
-    )
+    selection_samples: int = Field(default=500, ge=1, description="samples that lengths and ridge are chosen on")
     lengths: Literal["one", "each"] = Field(
         default="one", description="one length for all inputs, or each with its own, by marginal likelihood"
     )
@@ -250,8 +270,15 @@ class Kernel(AbstractRegressor):
         unit = problem.median_distance() if self.length is None else 1.0
         lengths = [unit * k for k in _LENGTHS] if self.length is None else [self.length]
         ridges = _KERNEL_RIDGES if self.ridge is None else (self.ridge,)
-        ladder = list(itertools.product(lengths, ridges))
-        return ladder[0] if len(ladder) == 1 else min(ladder, key=lambda pair: problem.leave_one_out(*pair))
+        if len(lengths) == len(ridges) == 1:
+            return lengths[0], ridges[0]
+        found = _best_on(problem, lengths, ridges)
+        if self.length is not None or self.ridge is not None:
+            return found[1:]
+        # Once more around the best, on a grid twice as fine.
+        _, length, ridge = found
+        finer = _best_on(problem, [length / _FINER, length, length * _FINER], [ridge / 3, ridge, 3 * ridge])
+        return min(found, finer)[1:]
 
     def _find(
         self, problem: KernelProblem, groups: tuple[int, ...], rng: np.random.Generator

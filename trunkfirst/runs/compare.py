@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ..auto import Chosen
 from ..clock import Clock
 from ..data.scattered_data import AnyData
 from ..distributed.mesh import use_devices
@@ -17,6 +16,7 @@ from ..fitting import resolve
 from ..progress import Reporter, Silent
 from ..records import Claim
 from ..run_data import RunData, load_run_data
+from ..search import Chosen
 from ..two_step import TwoStep
 from .config import RunConfig, config_values
 from .directory import run_directory

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ..auto import Chosen
 from ..data.operator_data import OperatorData
 from ..data.read_write import write_data
 from ..data.scattered_data import AnyData
@@ -26,6 +25,7 @@ from ..networks.operator import Operator, save
 from ..progress import Reporter, Silent
 from ..regressors.active_neurons import ActiveNeurons
 from ..run_data import RunData, load_run_data
+from ..search import Chosen
 from ..settings import to_toml
 from ..training_summary import write_summary
 from ..two_step import TwoStep
@@ -91,7 +91,9 @@ def run(
             interim = dc.replace(found, status="interrupted")
             seconds = {"data": data.seconds, "total": time.perf_counter() - start}
             _write(Outcome(place, config, _metrics(config, interim, seconds), interim, data.test))
-            reporter.say(f"saved: an operator with error {found.validation_error:.1e} after {seconds['total']:.0f} s")
+            reporter.say(
+                f"saved: an operator with error {found.validation_error:.1e} after {seconds['total']:.0f} s"
+            )
 
         result = train(
             config.method,
