@@ -234,7 +234,7 @@ class _Walk:
         """A term of another kind: "b" is boolean, "i" an index, "f" a number."""
         match old, new:
             case _ if isinstance(term, np.ndarray):
-                return term.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[new])
+                return term.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[new], copy=False)
             case "f", "i":
                 return self._elementwise("int32", term)
             case "b", "f":
