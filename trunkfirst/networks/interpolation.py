@@ -43,6 +43,11 @@ class AbstractInterpolation(eqx.Module):
         """The number of coordinates of a point."""
 
     @property
+    @abc.abstractmethod
+    def is_smooth(self) -> bool:
+        """Whether the functions are smooth between the points, not linear."""
+
+    @property
     def functions(self) -> int:
         """The number of functions."""
         return self.table.shape[1]
@@ -154,6 +159,10 @@ class GridSpline(AbstractInterpolation):
     def coordinates(self) -> int:
         return len(self.sizes)
 
+    @property
+    def is_smooth(self) -> bool:
+        return 3 in self.degrees
+
     def __call__(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n functions"]:
         points = jnp.asarray(points, self.dtype)
         found = [self._along(axis, x) for axis, x in enumerate(_columns(points))]
@@ -204,11 +213,16 @@ class SimplexInterpolation(AbstractInterpolation):
     periods: tuple[float, ...] = eqx.field(static=True)
     starts: tuple[float, ...] = eqx.field(static=True)
     """Where the periods start."""
-    is_smooth: bool = eqx.field(static=True)
+    terms: int = eqx.field(static=True)
+    """Rows of a point: 1, or as many as a quadratic has coefficients."""
 
     @property
     def coordinates(self) -> int:
         return len(self.bins)
+
+    @property
+    def is_smooth(self) -> bool:
+        return self.terms > 1
 
     def __call__(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n functions"]:
         y = self._in_one_period(jnp.asarray(points, self.dtype))
@@ -333,5 +347,5 @@ def _simplex_interpolation(
         tuple(map(len, edges)),
         periods,
         tuple(points.min(axis=0).tolist()),
-        smooth,
+        table.shape[1],
     )
