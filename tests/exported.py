@@ -19,6 +19,7 @@ from helpers import make_network
 from trunkfirst.coordinates import FourierFeatures, Periodic
 from trunkfirst.encoders import (
     ELEMENTWISE,
+    AbstractEncoder,
     Chain,
     Elementwise,
     Identity,
@@ -37,6 +38,7 @@ from trunkfirst.networks.branches import (
     SkipFeatures,
     StackedBranch,
 )
+from trunkfirst.networks.interpolation import AbstractInterpolation, interpolate
 from trunkfirst.networks.layers import ACTIVATIONS, Trunk
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
@@ -109,6 +111,28 @@ def mapped(*, channels: int | None, boundary: Boundary | None, is_positive: bool
     return make(channels=channels, output=OutputMap(positive(channels or 1), boundary, is_positive))
 
 
+class Between(AbstractEncoder):
+    """Interpolated functions in the place of coordinates."""
+
+    interpolation: AbstractInterpolation
+
+    @property
+    def sensors(self) -> int:
+        return self.interpolation.coordinates
+
+    def __call__(self, inputs: Any) -> Any:
+        return self.interpolation(inputs)
+
+
+def between(*, grid: bool, smooth: bool, periods: tuple[float, float] = (0.0, 0.0)) -> Operator:
+    """Functions at points of [-0.8, 0.9]^2: some of the points to predict lie outside."""
+    rng = np.random.default_rng(7)
+    axes = [np.sort(rng.uniform(-0.8, 0.9, count)) for count in (5, 6)]
+    points = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2) if grid else rng.uniform(-0.8, 0.9, (30, 2))
+    values = np.stack([np.sin(2 * points[:, 0]), points[:, 1] ** 2, points[:, 0] * points[:, 1]], axis=1)
+    return make(points=Between(interpolate(points, values, periods=periods, smooth=smooth)))
+
+
 LAYERS = LayerFeatures(make_network(12, 5, 4, seed=3))
 STANDARD = Standardise(normal(12), array([np.inf, *positive(11).tolist()]))
 SIDES = Boundary((-1.0, -1.0), (1.0, 2.0), ((0, True), (1, False)), 0.7)
@@ -140,6 +164,10 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "periodic": lambda: make(points=Periodic((0.0, 1.5))),
     "fourier": lambda: make(points=FourierFeatures(normal(4, 2))),
     "points chain": lambda: make(points=Chain((Standardise(normal(2), positive(2)), Periodic((2.0, 0.0))))),
+    "linear grid": lambda: between(grid=True, smooth=False),
+    "cubic grid": lambda: between(grid=True, smooth=True, periods=(0.0, 1.9)),
+    "linear triangles": lambda: between(grid=False, smooth=False),
+    "smooth triangles": lambda: between(grid=False, smooth=True, periods=(2.0, 0.0)),
     "channels": ft.partial(make, channels=3),
     "scale": lambda: mapped(channels=None, boundary=None, is_positive=False),
     "boundary": lambda: mapped(channels=None, boundary=SIDES, is_positive=False),

@@ -19,7 +19,7 @@ from own_problems import Call
 from scipy.spatial import KDTree
 
 from trunkfirst.errors import CorruptFileError, UsageError
-from trunkfirst.exporters import explorer_fields
+from trunkfirst.exporters import explorer, explorer_fields
 from trunkfirst.exporters.explorer import explorer_page
 from trunkfirst.exporters.formats import export
 from trunkfirst.files.integrity import write_manifest
@@ -200,6 +200,12 @@ def test_refusals(runs: Path, tmp_path: Path):
         write_manifest(folder)
         with pytest.raises(CorruptFileError, match="does not hold test samples"):
             explorer_page(folder)
+
+
+def test_an_operator_too_large_for_a_page(runs: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(explorer, "_MOST_MEGABYTES", 0.001)
+    with pytest.raises(UsageError, match=r"would have .* MB, more than .*export to ONNX or NumPy.*trunk\.width"):
+        explorer_page(runs / "numbers")
 
 
 def test_without_test_samples_it_says_so(tmp_path: Path):

@@ -20,17 +20,21 @@ from ..networks.operator import Operator, load
 from ..training_summary import TrainingSummary, read_summary
 from .explorer_controls import Controls, Group, make_controls
 from .explorer_fields import Drawing, Sample, Table, Tested, make_drawing, make_table, read_tested
+from .graph import Graph
 from .jaxpr import trace
 from .scripts import page_file, to_javascript
 
 _SCRIPTS = ("model.js", "picture.js", "controls.js", "page.js")
+# More makes browsers slow.
+_MOST_MEGABYTES = 20
 _TYPES = {"f8": "<f8", "f4": "<f4", "i8": "<i4", "u1": "u1"}
 
 
 def explorer_page(folder: Path) -> bytes:
     """The page of a run folder, as UTF-8 HTML that needs no other file and no network.
 
-    Raises `UsageError` for a folder that is not a run, and `CorruptFileError` for damaged files in it.
+    Raises `UsageError` for a folder that is not a run and for an operator too large for a page, and
+    `CorruptFileError` for damaged files.
     """
     if not (folder / "training.npz").is_file():
         raise UsageError(
@@ -39,6 +43,7 @@ def explorer_page(folder: Path) -> bytes:
     verify_run(folder)
     operator, memory = load(folder), read_summary(folder)
     graph = trace(operator)
+    _check_size(graph)
     tested = read_tested(folder, memory.points, graph.sensors)
     controls = make_controls(operator.input_names, operator.encoder, memory, tested.number_names)
     table = make_table(operator, memory.points, controls.inputs(controls.seen))
@@ -50,6 +55,17 @@ def explorer_page(folder: Path) -> bytes:
         script=script,
         content=_content(operator, memory, tested, controls, table, metrics),
     ).encode()
+
+
+def _check_size(graph: Graph) -> None:
+    """Numbers are 8 bytes in base64, 4 letters for 3 bytes."""
+    megabytes = sum(array.size for array in graph.constants.values()) * 8 * 4 / 3 / 1e6
+    if megabytes > _MOST_MEGABYTES:
+        raise UsageError(
+            f"the explorer would have {megabytes:,.0f} MB, more than the {_MOST_MEGABYTES} MB that browsers open "
+            "quickly; export to ONNX or NumPy (--to onnx, --to numpy), or fit with fewer functions "
+            "(--set trunk.width=...)"
+        )
 
 
 def _lead(metrics: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """An operator as a list of array operations, which each export format writes in its own language.
 
 Operations have the names, arguments and broadcasting of NumPy: elementwise functions, `where`, `matmul`,
-`concatenate`, `reshape` (with -1 for a free size), `take`, `transpose` and `sum`.
+`concatenate`, `reshape` (with -1 for a free size), `take` (indices of any shape), `transpose`, `sum`, `argmax`.
+`int32` rounds numbers towards 0 and makes them indices.
 """
 
 import dataclasses as dc

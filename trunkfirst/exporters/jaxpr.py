@@ -34,11 +34,13 @@ _ELEMENTWISE = {
     "lt": "less",
     "eq": "equal",
     "not": "logical_not",
-    **{name: name for name in ("exp", "log", "sqrt", "tanh", "sin", "cos")},
+    **{name: name for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "floor")},
 }
 # In terms of other primitives, without overflow for large arguments.
 _REWRITTEN: dict[str, Callable[..., Any]] = {
     "ne": lambda x, y: ~(x == y),
+    "ge": lambda x, y: ~(x < y),
+    "le": lambda x, y: ~(x > y),
     "log1p": lambda x: jnp.log(1 + x),
     "expm1": lambda x: jnp.exp(x) - 1,
     "logistic": lambda x: jnp.exp(jnp.minimum(x, 0)) / (1 + jnp.exp(-jnp.abs(x))),
@@ -141,10 +143,10 @@ class _Walk:
 
     def _run(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[_Term]) -> list[_Term]:
         known: dict[Any, _Term] = dict(zip(jaxpr.invars, arguments, strict=True))
-        known |= {variable: np.asarray(const) for variable, const in zip(jaxpr.constvars, consts, strict=True)}
+        known |= {variable: _constant(const) for variable, const in zip(jaxpr.constvars, consts, strict=True)}
 
         def read(atom: Any) -> _Term:
-            return np.asarray(atom.val) if hasattr(atom, "val") else known[atom]
+            return _constant(atom.val) if hasattr(atom, "val") else known[atom]
 
         for equation in jaxpr.eqns:
             results = self._equation(equation, [read(atom) for atom in equation.invars])
@@ -164,8 +166,10 @@ class _Walk:
             return self._run(inner.jaxpr, inner.consts, terms)
         if name in _ELEMENTWISE:
             return [self._elementwise(_ELEMENTWISE[name], *terms)]
-        if name in _UNCHANGED or (name == "convert_element_type" and _is_float(equation)):
+        if name in _UNCHANGED:
             return terms
+        if name == "convert_element_type":
+            return [self._convert(terms[0], equation.invars[0].aval.dtype.kind, params["new_dtype"].kind)]
         if name == "select_n" and len(terms) == 3:
             return [self._elementwise("where", terms[0], terms[2], terms[1])]
         if name == "broadcast_in_dim":
@@ -184,8 +188,12 @@ class _Walk:
                 return self._apply("concatenate", *terms, options=(int(params["dimension"]),), shape=shape)
             case "slice":
                 return self._slice(terms[0], params)
-            case "reduce_sum" if len(params["axes"]) == 1:
-                return self._apply("sum", *terms, options=(int(params["axes"][0]),), shape=shape)
+            case "reduce_sum" | "argmax" if len(params["axes"]) == 1:
+                function = "sum" if name == "reduce_sum" else name
+                return self._apply(function, *terms, options=(int(params["axes"][0]),), shape=shape)
+            case "gather" if _is_take(params["dimension_numbers"], terms):
+                indices = self._reshape(terms[1], terms[1].shape[:-1])
+                return self._apply("take", terms[0], indices, options=(0,), shape=shape)
             case "dot_general":
                 return self._product(terms[0], terms[1], params["dimension_numbers"])
             case "conv_general_dilated" if _is_plain(params, len(shape)):
@@ -221,6 +229,20 @@ class _Walk:
         if function == "multiply" and _is_one(terms[0]):
             return terms[1]
         return self._apply(function, *terms, shape=np.broadcast_shapes(*(term.shape for term in terms)))
+
+    def _convert(self, term: _Term, old: str, new: str) -> _Term:
+        """A term of another kind: "b" is boolean, "i" an index, "f" a number."""
+        match old, new:
+            case _ if isinstance(term, np.ndarray):
+                return term.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[new], copy=False)
+            case "f", "i":
+                return self._elementwise("int32", term)
+            case "b", "f":
+                return self._elementwise("where", term, np.asarray(1.0), np.asarray(0.0))
+            case _ if old == new:
+                return term
+            case _:
+                raise _unknown(f"the JAX primitive 'convert_element_type' from {old!r} to {new!r}")
 
     def _reshape(self, term: _Term, shape: tuple[int, ...]) -> _Term:
         if term.shape == shape:
@@ -305,6 +327,12 @@ class _Walk:
         return self._reshape(self._transpose(result, (0, 2, 1)), shape)
 
 
+def _constant(value: Any) -> np.ndarray:
+    """All indices have 64 bits: ONNX does not mix them."""
+    array = np.asarray(value)
+    return array.astype(np.int64) if array.dtype.kind == "i" else array
+
+
 def _unknown(what: str) -> UsageError:
     return UsageError(
         f"this operator cannot be exported: there is no rule for {what}; predict with `trunkfirst predict` instead"
@@ -320,8 +348,13 @@ def _is_one(term: _Term) -> bool:
     return isinstance(term, np.ndarray) and term.shape == () and bool(term == 1)
 
 
-def _is_float(equation: Any) -> bool:
-    return equation.invars[0].aval.dtype.kind == equation.params["new_dtype"].kind == "f"
+def _is_take(dimensions: Any, terms: list[_Term]) -> bool:
+    """Whether a gather takes whole rows: entries along the first axis, for indices of any shape."""
+    table, indices = (len(term.shape) for term in terms)
+    offsets = tuple(range(indices - 1, indices + table - 2))
+    batches = (*dimensions.operand_batching_dims, *dimensions.start_indices_batching_dims)
+    found = (dimensions.offset_dims, dimensions.collapsed_slice_dims, dimensions.start_index_map, batches)
+    return found == (offsets, (0,), (0,), ())
 
 
 def _is_plain(params: dict[str, Any], axes: int) -> bool:

@@ -26,6 +26,7 @@ _NAMES = {
     "take": "Gather",
     "concatenate": "Concat",
     "sum": "ReduceSum",
+    "argmax": "ArgMax",
 }
 
 
@@ -102,6 +103,10 @@ class _Body:
                 arguments[negated] = f"minus_{result}"
                 self._node(operation.function, arguments, f"scaled_{result}")
                 self._node("negative", [f"scaled_{result}"], result)
+            case "int32", _:
+                self._node("cast", arguments, result, to=self._onnx.TensorProto.INT64)
+            case "argmax", (axis,):
+                self._node("argmax", arguments, result, axis=axis, keepdims=0)
             case "take" | "concatenate", (axis,):
                 self._node(operation.function, arguments, result, axis=axis)
             case "transpose", (axes,):

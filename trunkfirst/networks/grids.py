@@ -13,7 +13,7 @@ from scipy.interpolate import BSpline, make_interp_spline
 
 # Coordinates that differ by less, relative to the extent of the points or to the period, are the same.
 SAME = 1e-9
-# Smooth functions are chosen if this share of the squared error of linear ones, at points left out, is above theirs.
+# At points left out, the squared error of smooth functions must be below this share of that of linear ones.
 GAIN = 0.5
 # An axis with fewer points is not thinned out for that choice.
 _FEWEST = 8

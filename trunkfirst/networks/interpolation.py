@@ -43,6 +43,11 @@ class AbstractInterpolation(eqx.Module):
         """The number of coordinates of a point."""
 
     @property
+    @abc.abstractmethod
+    def is_smooth(self) -> bool:
+        """Whether the functions are smooth between the points, not linear."""
+
+    @property
     def functions(self) -> int:
         """The number of functions."""
         return self.table.shape[1]
@@ -111,17 +116,26 @@ def _rows(table: Array, index: Array) -> Array:
     return jnp.take(table, index.astype(jnp.int32), axis=0, mode="clip")
 
 
+def _columns(array: Array) -> list[Array]:
+    return [array[..., k] for k in range(array.shape[-1])]
+
+
+def _strides(sizes: Sequence[int]) -> list[int]:
+    """How far apart neighbours are along each axis, in a list whose last axis runs fastest."""
+    return [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+
+
 def _weighted_sum(table: Array, terms: Iterable[tuple[Array, Array]]) -> Float[Array, "n functions"]:
     """The sum of the rows of the table, for pairs of row numbers (n,) and weights (n,)."""
-    return sum((weight[:, None] * _rows(table, index) for index, weight in terms), jnp.zeros((), table.dtype))
+    return ft.reduce(jnp.add, (weight[:, None] * _rows(table, index) for index, weight in terms))
 
 
-def _cell(x: Float[Array, " n"], edges: Float[Array, "blocks block"]) -> Float[Array, " n"]:
-    """The number of the last edge that is not above x, or 0: first its block, then its place in the block."""
+def _cell(x: Float[Array, " n"], edges: Float[Array, "blocks block"], count: int) -> Float[Array, " n"]:
+    """The last of `count` edges that is not above x, or 0: first its block, then its place in the block."""
     first = jnp.sum((x[:, None] >= edges[:, 0][None]).astype(x.dtype), axis=1)
     block = jnp.maximum(first - 1, 0)
     inside = jnp.sum((x[:, None] >= _rows(edges, block)).astype(x.dtype), axis=1)
-    return jnp.maximum(block * edges.shape[1] + inside - 1, 0)
+    return jnp.clip(block * edges.shape[1] + inside - 1, 0, count - 1)
 
 
 class GridSpline(AbstractInterpolation):
@@ -145,10 +159,14 @@ class GridSpline(AbstractInterpolation):
     def coordinates(self) -> int:
         return len(self.sizes)
 
+    @property
+    def is_smooth(self) -> bool:
+        return 3 in self.degrees
+
     def __call__(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n functions"]:
         points = jnp.asarray(points, self.dtype)
-        found = [self._along(axis, points[:, axis]) for axis in range(self.coordinates)]
-        strides = [math.prod(self.sizes[axis + 1 :]) for axis in range(self.coordinates)]
+        found = [self._along(axis, x) for axis, x in enumerate(_columns(points))]
+        strides = _strides(self.sizes)
         cells, splines = zip(*found, strict=True)
         first = ft.reduce(jnp.add, map(operator.mul, cells, strides)).astype(jnp.int32)
 
@@ -163,7 +181,7 @@ class GridSpline(AbstractInterpolation):
         degree, cells = self.degrees[axis], self.cells[axis]
         if self.periods[axis]:
             x = wrapped(x, cells[0, 0], self.periods[axis])
-        cell = jnp.minimum(_cell(x, self.edges[axis]), len(cells) - 1)
+        cell = _cell(x, self.edges[axis], len(cells))
         row = _rows(cells, cell)
         s = (x - row[:, 0]) * row[:, 1]
         s = (jnp.clip(s, -1, 2) if degree == 3 else s)[:, None]
@@ -176,8 +194,8 @@ class GridSpline(AbstractInterpolation):
 class SimplexInterpolation(AbstractInterpolation):
     """sum_i b_i(y) s_i(y) over the corners x_i of the simplex of y, with barycentric coordinates b_i.
 
-    s_i is the value u_i at x_i or, if `is_smooth`, u_i + g_i.(y - x_i) + (y - x_i).H_i (y - x_i) / 2. Outside of all
-    simplices the function of the best candidate goes on, for about the size of that simplex; beyond it is constant.
+    s_i is the value u_i at x_i or, if `is_smooth`, u_i + g_i.(y - x_i) + (y - x_i).H_i (y - x_i) / 2. Outside of
+    all simplices the function of the best candidate goes on for about the size of that simplex, then is constant.
     """
 
     table: Float[Array, "rows functions"]
@@ -195,11 +213,16 @@ class SimplexInterpolation(AbstractInterpolation):
     periods: tuple[float, ...] = eqx.field(static=True)
     starts: tuple[float, ...] = eqx.field(static=True)
     """Where the periods start."""
-    is_smooth: bool = eqx.field(static=True)
+    terms: int = eqx.field(static=True)
+    """Rows of a point: 1, or as many as a quadratic has coefficients."""
 
     @property
     def coordinates(self) -> int:
         return len(self.bins)
+
+    @property
+    def is_smooth(self) -> bool:
+        return self.terms > 1
 
     def __call__(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n functions"]:
         y = self._in_one_period(jnp.asarray(points, self.dtype))
@@ -208,17 +231,14 @@ class SimplexInterpolation(AbstractInterpolation):
     def _in_one_period(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n coordinates"]:
         if not any(self.periods):
             return points
-        columns = [
-            wrapped(points[:, axis], start, period) if period else points[:, axis]
-            for axis, (start, period) in enumerate(zip(self.starts, self.periods, strict=True))
-        ]
+        every = zip(_columns(points), self.starts, self.periods, strict=True)
+        columns = [wrapped(x, start, period) if period else x for x, start, period in every]
         return jnp.stack(columns, axis=1)
 
     def _simplex(self, y: Float[Array, "n coordinates"]) -> Int[Array, " n"]:
         """The candidate whose smallest barycentric coordinate is the largest."""
-        number = jnp.zeros((), y.dtype)
-        for axis, count in enumerate(self.bins):
-            number = number * count + jnp.minimum(_cell(y[:, axis], self.edges[axis]), count - 1)
+        bins = [_cell(x, e, n) for x, e, n in zip(_columns(y), self.edges, self.bins, strict=True)]
+        number = ft.reduce(jnp.add, map(operator.mul, bins, _strides(self.bins)))
         candidates = _rows(self.candidates, number)
         others = self._barycentric(y[:, None], self.corners[:, 0], candidates)
         smallest = ft.reduce(jnp.minimum, _with_first(others))
@@ -247,7 +267,7 @@ class SimplexInterpolation(AbstractInterpolation):
 
 def _with_first(others: Float[Array, "... coordinates"]) -> list[Array]:
     """All barycentric coordinates, given those of the corners 1, 2, ..."""
-    return [1 - jnp.sum(others, axis=others.ndim - 1), *(others[..., k] for k in range(others.shape[-1]))]
+    return [1 - jnp.sum(others, axis=others.ndim - 1), *_columns(others)]
 
 
 # -- grids
@@ -327,5 +347,5 @@ def _simplex_interpolation(
         tuple(map(len, edges)),
         periods,
         tuple(points.min(axis=0).tolist()),
-        smooth,
+        table.shape[1],
     )

@@ -23,10 +23,25 @@ _LEFT_OUT = 2000
 
 
 class Nodes(NamedTuple):
-    """Places (nodes, coordinates) and the number of the point at each; with periods a point has several places."""
+    """Places (nodes, coordinates) and the number of the point at each; with periods a point has several places.
+
+    `size` is the extent of the points, or the period: distances are measured in these units.
+    """
 
     places: Float[np.ndarray, "nodes coordinates"]
     points: Int[np.ndarray, " nodes"]
+    size: Float[np.ndarray, " coordinates"]
+
+    @property
+    def scaled(self) -> Float[np.ndarray, "nodes coordinates"]:
+        """Places in the unit box, up to a shift."""
+        return self.places / self.size
+
+
+def make_nodes(points: Float[np.ndarray, "points coordinates"], periods: np.ndarray | None = None) -> Nodes:
+    """The points as they are."""
+    size = np.ptp(points, axis=0) if periods is None else np.where(periods > 0, periods, np.ptp(points, axis=0))
+    return Nodes(points, np.arange(len(points)), np.where(size > 0, size, 1.0))
 
 
 # -- meshes
@@ -36,12 +51,12 @@ def make_mesh(
     points: Float[np.ndarray, "points coordinates"], triangles: np.ndarray | None, periods: np.ndarray
 ) -> tuple[Nodes, Int[np.ndarray, "simplices corners"]]:
     """The nodes and the simplices between them: those given if they cover all points and periods."""
-    nodes, start = Nodes(points, np.arange(len(points))), points.min(axis=0)
+    nodes, start = make_nodes(points, periods), points.min(axis=0)
     if triangles is not None and _covers(triangles, points, periods):
-        return nodes, _thick(points, triangles)
+        return nodes, _thick(nodes, triangles)
     for axis in np.flatnonzero(periods):
         nodes = _continued(nodes, int(axis), start[axis], periods[axis])
-    simplices = _thick(nodes.places, _delaunay(_scaled(nodes.places)).simplices)
+    simplices = _thick(nodes, _delaunay(nodes.scaled).simplices)
     corners = nodes.places[simplices]
     is_needed = (corners.max(axis=1) >= start) & (corners.min(axis=1) <= start + periods)
     return nodes, simplices[(is_needed | (periods == 0)).all(axis=1)]
@@ -57,12 +72,12 @@ def _continued(nodes: Nodes, axis: int, start: float, period: float) -> Nodes:
     """The nodes of one period, and those of half a period more on both sides."""
     places = nodes.places.copy()
     places[:, axis] = wrapped(places[:, axis], start, period)
-    _, first = np.unique(places.round(12), axis=0, return_index=True)
+    _, first = np.unique((places / nodes.size / SAME).round(), axis=0, return_index=True)
     places, points = places[first], nodes.points[first]
     step = period * np.eye(places.shape[1])[axis]
     is_late = places[:, axis] > start + period / 2
     parts = [places, places[is_late] - step, places[~is_late] + step]
-    return Nodes(np.concatenate(parts), np.concatenate([points, points[is_late], points[~is_late]]))
+    return Nodes(np.concatenate(parts), np.concatenate([points, points[is_late], points[~is_late]]), nodes.size)
 
 
 def _delaunay(places: np.ndarray) -> Delaunay:
@@ -75,18 +90,12 @@ def _delaunay(places: np.ndarray) -> Delaunay:
         ) from error
 
 
-def _scaled(places: np.ndarray) -> np.ndarray:
-    """Places in the unit box, up to a shift."""
-    size = np.ptp(places, axis=0)
-    return places / np.where(size > 0, size, 1.0)
-
-
-def _thick(places: np.ndarray, simplices: np.ndarray) -> np.ndarray:
+def _thick(nodes: Nodes, simplices: np.ndarray) -> np.ndarray:
     """The simplices that have a volume."""
-    corners = _scaled(places)[simplices]
+    corners = nodes.scaled[simplices]
     edges = corners[:, 1:] - corners[:, :1]
     longest = np.linalg.norm(edges, axis=2).max(axis=1)
-    return simplices[np.abs(np.linalg.det(edges)) > _FLAT * longest ** places.shape[1]]
+    return simplices[np.abs(np.linalg.det(edges)) > _FLAT * longest ** len(nodes.size)]
 
 
 def barycentric_slopes(corners: Float[np.ndarray, "simplices corners d"]) -> Float[np.ndarray, "simplices d d"]:
@@ -192,8 +201,7 @@ def derivatives(
     """
     first = np.zeros(len(values), np.int64)
     first[nodes.points[::-1]] = np.arange(len(nodes.points))[::-1]
-    size = np.maximum(np.ptp(nodes.places, axis=0), np.finfo(float).tiny)
-    places = nodes.places / size
+    places = nodes.scaled
     unknowns = len(monomials(places))
     found = KDTree(places).query(places[first], min(2 * unknowns + 1, len(places)))
     distances, near = (np.asarray(each)[:, 1:] for each in found)  # the first is the point itself
@@ -201,7 +209,7 @@ def derivatives(
     offset = (places[near] - places[first][:, None]) / radius[:, None, None]
     weights = radius[:, None] / distances
     fit = np.linalg.pinv(np.stack(monomials(offset), axis=-1) * weights[..., None], _RCOND) * weights[:, None]
-    back = np.abs(np.stack(monomials(radius[:, None] * size), axis=1)) * _twice_squares(places.shape[1])
+    back = np.abs(np.stack(monomials(radius[:, None] * nodes.size), axis=1)) * _twice_squares(places.shape[1])
     return _differences(fit / back[..., None], nodes.points[near], values)
 
 
@@ -233,23 +241,23 @@ def is_smooth_between(
     out, rest = np.split(order, [min(len(points) // 2, _LEFT_OUT)])
     if len(rest) <= 2 * len(monomials(points)) + 1:
         return False
-    corners, shares, out = _locate(points, rest, out)
-    places, known = points[rest], values[rest]
+    nodes, known = make_nodes(points[rest]), values[rest]
+    corners, shares, is_inside = _locate(nodes, points[out])
+    out = out[is_inside]
     linear = np.einsum("nk,nkf->nf", shares, known[corners])
-    terms = np.stack(monomials(points[out][:, None] - places[corners]), axis=-1) * shares[..., None]
-    slopes = derivatives(Nodes(places, np.arange(len(rest))), known)
+    terms = np.stack(monomials(points[out][:, None] - nodes.places[corners]), axis=-1) * shares[..., None]
+    slopes = derivatives(nodes, known)
     smooth = linear + np.einsum("nkq,nkqf->nf", terms, slopes[corners])
     errors = [np.sum((predicted - values[out]) ** 2) for predicted in (linear, smooth)]
     return bool(errors[1] < GAIN * errors[0])
 
 
-def _locate(points: np.ndarray, rest: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Corners and barycentric coordinates of those points `out` that are inside the triangulation of the rest."""
-    places, d = _scaled(points), points.shape[1]
-    mesh = _delaunay(places[rest])
-    simplices = mesh.find_simplex(places[out])
+def _locate(nodes: Nodes, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Corners and barycentric coordinates of the points inside the triangulation, and which these are."""
+    mesh, places, d = _delaunay(nodes.scaled), points / nodes.size, points.shape[1]
+    simplices = mesh.find_simplex(places)
     is_inside = (simplices >= 0) & np.isfinite(mesh.transform[simplices]).all(axis=(1, 2))
-    simplices, out = simplices[is_inside], out[is_inside]
+    simplices = simplices[is_inside]
     maps = mesh.transform[simplices]
-    others = np.einsum("nkc,nc->nk", maps[:, :d], places[out] - maps[:, d])
-    return mesh.simplices[simplices], np.column_stack([others, 1 - others.sum(axis=1)]), out
+    others = np.einsum("nkc,nc->nk", maps[:, :d], places[is_inside] - maps[:, d])
+    return mesh.simplices[simplices], np.column_stack([others, 1 - others.sum(axis=1)]), is_inside

@@ -56,7 +56,7 @@ const np = (() => {
     for (let i = 0; i < n; i++)
       for (const j of indices.data)
         for (let k = 0; k < entry; k++) parts.push(x.data[(i * m + j) * entry + k]);
-    return array(replaced(x.shape, axis, indices.data.length), parts);
+    return array(replaced(x.shape, axis, ...indices.shape), parts);
   }
 
   function concatenate(values, axis) {
@@ -96,11 +96,23 @@ const np = (() => {
     return { shape: replaced(x.shape, axis), data };
   }
 
+  // The first of the largest entries.
+  function argmax(x, axis) {
+    const [n, m, entry] = along(x, axis);
+    const data = new Float64Array(n * entry);
+    for (let i = 0; i < data.length; i++) {
+      const value = (j) => x.data[(Math.floor(i / entry) * m + j) * entry + (i % entry)];
+      for (let j = 1; j < m; j++) if (value(j) > value(data[i])) data[i] = j;
+    }
+    return { shape: replaced(x.shape, axis), data };
+  }
+
   const each = (f) => (...values) => map(f, ...values);
-  const same = ["exp", "log", "sqrt", "tanh", "sin", "cos"].map((name) => [name, each(Math[name])]);
+  const same = ["exp", "log", "sqrt", "tanh", "sin", "cos", "floor"].map((name) => [name, each(Math[name])]);
   return {
     ...Object.fromEntries(same),
     absolute: each(Math.abs),
+    int32: each(Math.trunc),
     maximum: each((a, b) => Math.max(a, b)),
     minimum: each((a, b) => Math.min(a, b)),
     negative: each((a) => -a),
@@ -113,6 +125,6 @@ const np = (() => {
     equal: each((a, b) => a === b),
     logical_not: each((a) => !a),
     where: each((c, a, b) => (c ? a : b)),
-    array, matmul, take, concatenate, reshape, transpose, sum,
+    array, matmul, take, concatenate, reshape, transpose, sum, argmax,
   };
 })();
