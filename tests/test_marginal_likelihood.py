@@ -59,7 +59,8 @@ def test_the_value_is_the_density_of_the_best_mean_and_variance(groups, is_linea
     mean = np.linalg.solve(K, Y).sum(axis=0) / np.linalg.solve(K, np.ones(25)).sum()
     variance = np.sum((Y - mean) * np.linalg.solve(K, Y - mean)) / Y.size
     density = [
-        scipy.stats.multivariate_normal(mu * np.ones(25), variance * K).logpdf(y) for mu, y in zip(mean, Y.T)
+        scipy.stats.multivariate_normal(mu * np.ones(25), variance * K).logpdf(y)
+        for mu, y in zip(mean, Y.T, strict=True)
     ]
     assert value + 25 / 2 * (np.log(2 * np.pi) + 1) == pytest.approx(-np.mean(density), rel=1e-10)
 

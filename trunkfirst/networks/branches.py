@@ -260,7 +260,7 @@ class PredictOnlyBranch(eqx.Module):
         """The number of inputs, if the estimator knows it."""
         return getattr(self.estimator, "n_features_in_", None)
 
-    def __call__(self, x: Float[AnyArray, "samples features"]) -> Float[Array, "samples coefficients"]:
+    def __call__(self, x: Float[AnyArray, "samples features"]) -> Float[AnyArray, "samples coefficients"]:
         if isinstance(x, Tracer):
             raise PredictOnlyError(self.refusal("traced by jit, vmap or grad; call operator.predict instead"))
         values = np.asarray(self.estimator.predict(np.asarray(x)))
