@@ -266,10 +266,14 @@ def unequal(samples, seed):
     return x, (2 + a) * np.exp(-(1 + b) * y) * np.cos(3 * c * y) + 0.05 * d**2 * y
 
 
+def fit_numpy(method, x, y, weights=None, **more) -> Any:
+    return method.fit(x, y, weights, key=jr.key(0), **more).branch
+
+
 def relative_error(method, samples=100, **more):
     x, y = unequal(samples, 0)
     new, aim = unequal(300, 1)
-    branch = method.fit(x, y, key=jr.key(0), **more).branch
+    branch = fit_numpy(method, x, y, **more)
     return np.mean(np.linalg.norm(branch(new) - aim, axis=1) / np.linalg.norm(aim, axis=1))
 
 
@@ -287,7 +291,7 @@ def test_the_search_sees_a_part_of_many_samples():
 
 def test_several_input_functions_have_a_product_of_kernels():
     x, y = unequal(60, 0)
-    branch = LINEAR.fit(x, y, key=jr.key(0), layout=InputLayout((2, 3))).branch
+    branch = fit_numpy(LINEAR, x, y, layout=InputLayout((2, 3)))
     assert branch.groups == (2, 3)
     first, second = (
         MATERN["5/2"](np.linalg.norm((x[:, None, part] - x[None, :, part]) / branch.length[part], axis=2), np.exp)
@@ -302,7 +306,7 @@ def test_several_input_functions_have_a_product_of_kernels():
 def test_numpy_and_jax_agree(method, dtype):
     x, y, w = smooth(samples=40)
     x, y, w = x.astype(dtype), y.astype(dtype), w.astype(dtype)
-    branch = method.fit(x, y, w, key=jr.key(0), layout=InputLayout((1, 1))).branch
+    branch = fit_numpy(method, x, y, w, layout=InputLayout((1, 1)))
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(branch))
     new = np.random.default_rng(5).uniform(-1, 1, (1500, 2)).astype(dtype)
     found, expected = branch(new), branch(jnp.asarray(new))
@@ -336,11 +340,7 @@ def test_closed_forms_compile_nothing(method):
 @pytest.mark.parametrize("smoothness", list(MATERN))
 def test_gradients_with_lengths_are_right_at_a_centre(smoothness):
     x, y, _ = smooth(samples=12)
-    branch = (
-        Kernel(smoothness, lengths="each", linear_factor=True)
-        .fit(x, y, key=jr.key(0), layout=InputLayout((1, 1)))
-        .branch
-    )
+    branch = fit_numpy(Kernel(smoothness, lengths="each", linear_factor=True), x, y, layout=InputLayout((1, 1)))
 
     def value(point):
         return branch(point[None])[0].sum()
@@ -353,7 +353,7 @@ def test_gradients_with_lengths_are_right_at_a_centre(smoothness):
 
 def test_a_kernel_with_lengths_comes_back_from_disk(tmp_path):
     x, y, _ = smooth()
-    branch = to_jax(LINEAR.fit(x, y, key=jr.key(0), layout=InputLayout((1, 1))).branch)
+    branch = to_jax(fit_numpy(LINEAR, x, y, layout=InputLayout((1, 1))))
     operator = Operator(Identity(), branch, Trunk(make_perceptron((1, 4, 2), key=jr.key(1))))
     again = load(save(operator, tmp_path / "model"))
     points = np.linspace(0, 1, 5)[:, None]
@@ -366,7 +366,7 @@ def test_a_kernel_with_lengths_comes_back_from_disk(tmp_path):
 def test_the_same_bits_and_weights_of_zero():
     x, y, w = smooth()
     w[:5] = 0
-    first, again = (LINEAR.fit(x, y, w, key=jr.key(0)).branch for _ in range(2))
+    first, again = (fit_numpy(LINEAR, x, y, w) for _ in range(2))
     assert first.count == 25
     np.testing.assert_array_equal(first.coefficients, again.coefficients)
 
@@ -374,7 +374,7 @@ def test_the_same_bits_and_weights_of_zero():
 @pytest.mark.parametrize("samples", [2, 4])
 def test_few_samples_have_lengths_too(samples):
     x, y, _ = smooth(samples=samples)
-    assert np.isfinite(LINEAR.fit(x, y, key=jr.key(0)).branch(x)).all()
+    assert np.isfinite(fit_numpy(LINEAR, x, y)(x)).all()
 
 
 def test_settings_that_contradict_each_other_are_refused():

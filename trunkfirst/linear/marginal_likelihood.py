@@ -11,6 +11,7 @@ likelihood of an output is n/2 log(S / (n m)) + sum log diag L, where K = L L^T 
 """
 
 import dataclasses as dc
+import functools as ft
 import math
 from collections.abc import Callable, Sequence
 
@@ -80,14 +81,14 @@ class Likelihood:
     ) -> tuple[float, Slopes]:
         """The value at inputs Z, each in units of its length, and the derivatives."""
         factors, slopes = zip(*(_matern(self.smoothness, Z[:, part]) for part in self._parts(Z)), strict=True)
-        matern = math.prod(factors[1:], start=factors[0])
+        matern = _product(factors)
         unit = Z / _sizes(Z)
-        linear = 1.0 if shares is None else shares[0] + (unit * shares[1:]) @ unit.T
+        linear = np.ones(1) if shares is None else shares[0] + (unit * shares[1:]) @ unit.T
         value, G, nugget = self._contract(matern * linear, nugget)
         H = G * linear
         by_input = np.empty_like(Z)
         for place, part in enumerate(self._parts(Z)):
-            W = math.prod((*factors[:place], *factors[place + 1 :]), start=H * slopes[place])
+            W = _product((H, slopes[place], *factors[:place], *factors[place + 1 :]))
             by_input[:, part] = 2 * (W.sum(axis=1)[:, None] * Z[:, part] - W @ Z[:, part])
         by_share = np.empty(0) if shares is None else _by_share(G * matern, unit, shares)
         return value, Slopes(by_input, by_share, nugget * float(np.sum(np.diag(G) / self.w)) / 2)
@@ -107,6 +108,10 @@ class Likelihood:
         S = max(float(np.vdot(a, self.Y)), np.finfo(float).tiny)
         value = n / 2 * math.log(S / (n * m)) + float(np.log(np.diag(factor)).sum())
         return value, _inverse(factor) - (n / S) * (a @ a.T), nugget
+
+
+def _product(matrices: Sequence[np.ndarray]) -> np.ndarray:
+    return ft.reduce(np.multiply, matrices)
 
 
 def _matern(smoothness: str, Z: Inputs) -> tuple[np.ndarray, np.ndarray]:
@@ -134,14 +139,15 @@ def _cholesky(K: np.ndarray, nugget: float, w: Weights) -> tuple[np.ndarray, flo
     while True:
         A = K.copy()
         A[np.diag_indices_from(A)] += nugget / w
-        factor, info = scipy.linalg.lapack.dpotrf(A, lower=1, overwrite_a=1)
-        if info == 0:
-            return factor, nugget
-        nugget *= 10
+        try:
+            return scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False), nugget
+        except np.linalg.LinAlgError:
+            nugget *= 10
 
 
 def _inverse(factor: np.ndarray) -> np.ndarray:
-    lower, _ = scipy.linalg.lapack.dpotri(factor, lower=1)
+    (potri,) = scipy.linalg.get_lapack_funcs(("potri",), (factor,))
+    lower, _ = potri(factor, lower=1)
     return np.tril(lower) + np.tril(lower, -1).T
 
 

@@ -100,7 +100,7 @@ class ProductFeatures(AbstractBranchFeatures):
 
     def __call__(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples features"]:
         parts = jnp.split(x, list(itertools.accumulate(self.groups))[:-1], axis=1)
-        values = [network(part) for network, part in zip(self.networks, parts, strict=True)]
+        values: list[Array] = [network(part) for network, part in zip(self.networks, parts, strict=True)]
         return math.prod(values[1:], start=values[0])
 
 
