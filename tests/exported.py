@@ -110,7 +110,14 @@ def kernel_with_lengths(groups: tuple[int, ...]) -> Operator:
     """A length for every feature, a product over groups and a linear factor."""
     centres = np.concatenate([INPUTS[:3], np.asarray(normal(6, 12))])
     branch = KernelBranch(
-        array(centres), normal(9, RANK), normal(RANK), positive(12) + 2, "5/2", 0.0, positive(13), groups
+        array(centres),
+        normal(9, RANK),
+        normal(RANK),
+        array(np.linspace(2, 5, 12)),
+        "5/2",
+        0.0,
+        positive(13),
+        groups,
     )
     return make(branch=branch)
 

@@ -21,6 +21,7 @@ import scipy.optimize
 import scipy.spatial.distance
 from jaxtyping import Bool, Float
 
+from ..errors import SolveError
 from .kernels import MATERN, SLOPES, feature_groups
 
 Inputs = Float[np.ndarray, "samples features"]
@@ -33,7 +34,7 @@ Objective = Callable[[Vector], tuple[float, Vector]]
 _LENGTHS = (0.03, 1e3)
 _SHARES = (1e-6, 1e6)
 _NUGGETS = (1e-13, 1.0)
-_FIRST_NUGGET = 1e-6
+_FIRST_NUGGET, _MAX_NUGGET = 1e-6, 1e9
 # Lengths to start with, in units of the root of the number of inputs.
 _STARTS = (1.0, 4.0)
 _ITERATIONS = 150
@@ -136,13 +137,16 @@ def _sizes(Z: Inputs) -> Float[np.ndarray, " features"]:
 
 
 def _cholesky(K: np.ndarray, nugget: float, w: Weights) -> tuple[np.ndarray, float]:
-    while True:
+    while nugget < _MAX_NUGGET:
         A = K.copy()
         A[np.diag_indices_from(A)] += nugget / w
         try:
             return scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False), nugget
         except np.linalg.LinAlgError:
             nugget *= 10
+    raise SolveError(
+        "the kernel matrix is singular with any ridge: the inputs or weights are not finite or too large"
+    )
 
 
 def _inverse(factor: np.ndarray) -> np.ndarray:
@@ -266,5 +270,6 @@ def _softmax(theta: Vector) -> Vector | None:
 
 
 def _deviations(X: Inputs) -> Float[np.ndarray, " features"]:
+    """Deviations, 1 for constant inputs, whose deviation is 0 or of rounding size."""
     deviations = X.std(axis=0)
-    return np.where(deviations > 0, deviations, 1.0)
+    return np.where(deviations > 16 * np.finfo(float).eps * np.abs(X.mean(axis=0)), deviations, 1.0)
