@@ -25,6 +25,7 @@ from trunkfirst.encoders import (
     Identity,
     LinearProjection,
     Parallel,
+    Powers,
     QuadratureProjection,
     Standardise,
 )
@@ -107,6 +108,22 @@ def kernel(smoothness: str) -> Operator:
     return make(branch=branch)
 
 
+def kernel_with_lengths(groups: tuple[int, ...]) -> Operator:
+    """A length for every feature, a product over groups and a linear factor."""
+    centres = np.concatenate([INPUTS[:3], np.asarray(normal(6, 12))])
+    branch = KernelBranch(
+        array(centres),
+        normal(9, RANK),
+        normal(RANK),
+        array(np.linspace(2, 5, 12)),
+        "5/2",
+        0.0,
+        positive(13),
+        groups,
+    )
+    return make(branch=branch)
+
+
 def mapped(*, channels: int | None, boundary: Boundary | None, is_positive: bool) -> Operator:
     return make(channels=channels, output=OutputMap(positive(channels or 1), boundary, is_positive))
 
@@ -141,6 +158,9 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     **{f"activation {name}": ft.partial(make, activation=name) for name in ACTIVATIONS},
     **{f"kernel {name}": ft.partial(kernel, name) for name in MATERN},
     **{f"elementwise {name}": ft.partial(make, Elementwise(IS_POSITIVE, name)) for name in ELEMENTWISE},
+    "kernel with lengths": ft.partial(kernel_with_lengths, ()),
+    "product of kernels": ft.partial(kernel_with_lengths, (5, 7)),
+    "powers": lambda: make(Powers(array(np.resize([-1.0, 0.5, 0.0, 1.0, -0.5], 12)), IS_POSITIVE)),
     "no transform": ft.partial(make, transform=False),
     "stacked": lambda: make(branch=StackedBranch(make_network(12, 5, 3, 1, stack=(RANK,), seed=2))),
     "layers": lambda: on_features(LAYERS),

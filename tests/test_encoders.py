@@ -1,12 +1,33 @@
 """Encoders: coefficients of functions with closed forms, and standardisation."""
 
+import dataclasses as dc
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import waves, with_inputs
 
-from trunkfirst.data.operator_data import InputFunction
-from trunkfirst.encoders import BasisInputs, Identity, basis_coefficients, fit_standardise
+from trunkfirst.data.operator_data import InputFunction, OperatorData
+from trunkfirst.data.scattered_data import scattered_from_lists
+from trunkfirst.encode import encoded
+from trunkfirst.encoders import (
+    AbstractInputs,
+    BasisInputs,
+    Chain,
+    Identity,
+    PerInput,
+    PowerInputs,
+    Powers,
+    PredictiveInputs,
+    PrincipalInputs,
+    StandardisedInputs,
+    basis_coefficients,
+    fit_standardise,
+    in_precision,
+    to_jax,
+)
 from trunkfirst.errors import DataError, TrunkfirstError, UnknownNameError
 
 INTERVALS = pytest.mark.parametrize("interval", [(-1.0, 1.0), (0.0, 3.0)], ids=str)
@@ -128,3 +149,109 @@ def test_constant_sensors_become_zero(dtype: type, constant: float):
 def test_identity():
     x = jax.numpy.ones((2, 3))
     assert Identity()(x) is x
+
+
+# -- the same with NumPy and with JAX
+
+SENSORS, WEIGHTS = quadrature("legendre", 6, (-1.0, 1.0))
+RECORDS: dict[str, AbstractInputs] = {
+    "standardise": StandardisedInputs(),
+    **{function: StandardisedInputs(function) for function in ("log", "inverse", "inverse-root")},
+    "power": PowerInputs((-1.0, -0.5, 0.0, 0.5, 1.0, 0.3)),
+    "principal": PrincipalInputs(3),
+    "predictive": PredictiveInputs(4),
+    "basis": BasisInputs("legendre", 3),
+}
+
+
+def mixed() -> OperatorData:
+    """Six sensors, the second one not positive."""
+    data = waves(sensors=6)
+    values = data.flat_inputs.copy()
+    values[:, 1] -= 1.0
+    return with_inputs(data, f=InputFunction(values, SENSORS[:, None], WEIGHTS))
+
+
+def leaves(module: Any) -> list[Any]:
+    return jax.tree.leaves(module)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_numpy_and_jax_agree(name: str, dtype: type):
+    data = mixed()
+    encoder = in_precision(RECORDS[name].fit(data), np.dtype(dtype))
+    assert all(isinstance(leaf, np.ndarray) for leaf in leaves(encoder))
+    inputs = data.flat_inputs.astype(dtype)
+    found = encoder(inputs)
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == dtype
+    with jax.enable_x64(True):
+        expected = jax.jit(to_jax(encoder).__call__)(jnp.asarray(inputs))
+        assert all(isinstance(leaf, jax.Array) for leaf in leaves(to_jax(encoder)))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=50 * np.finfo(dtype).eps)
+        slopes = jax.grad(lambda x: jnp.sum(encoder(x)))(jnp.asarray(inputs))
+    assert np.isfinite(slopes).all()
+    np.testing.assert_array_equal(encoded(encoder, data.flat_inputs, dtype), found)
+
+
+def test_several_inputs_with_numpy():
+    data = with_inputs(waves(), f=np.arange(24.0).reshape(12, 2) ** 2 + 1, g=np.arange(12.0)[:, None])
+    encoder = PerInput({"f": StandardisedInputs("log"), "g": StandardisedInputs()}).fit(data)
+    found = encoder(data.flat_inputs)
+    assert isinstance(found, np.ndarray)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(found, encoder(jnp.asarray(data.flat_inputs)), rtol=1e-13)
+
+
+# -- powers
+
+
+def powers_of(encoder: Any) -> np.ndarray:
+    assert isinstance(encoder, Chain)
+    assert isinstance(encoder.parts[0], Powers)
+    return encoder.parts[0].exponents
+
+
+def rates(samples: int = 120) -> OperatorData:
+    """u(y) = log(a) y + b y^2 / c: one input enters through its logarithm, one through its inverse."""
+    inputs = np.exp(np.random.default_rng(0).uniform(-1, 1, (samples, 4)))
+    y = np.linspace(0, 1, 20)[:, None]
+    a, b, c, _ = inputs.T[..., None]
+    return OperatorData(inputs, y, np.sin(2 * np.log(a)) * y[:, 0] + b / c * y[:, 0] ** 2)
+
+
+def test_given_powers_of_positive_sensors():
+    data = mixed()
+    encoder = PowerInputs((0.0, -1.0, -0.5, 0.5, 1.0, 2.0)).fit(data)
+    x = data.flat_inputs
+    expected = np.stack([np.log(x[:, 0]), x[:, 1], x[:, 2] ** -0.5, x[:, 3] ** 0.5, x[:, 4], x[:, 5] ** 2], axis=1)
+    expected = (expected - expected.mean(axis=0)) / expected.std(axis=0)
+    np.testing.assert_allclose(encoder(x), expected, atol=1e-12)
+
+
+def test_powers_are_found_from_the_outputs():
+    found = powers_of(PowerInputs().fit(rates()))
+    assert found[0] == 0.0
+    assert found[2] in (-1.0, -0.5)
+    assert found[3] == 1.0
+    np.testing.assert_array_equal(found, powers_of(PowerInputs().fit(rates())))
+
+
+def test_new_inputs_that_are_not_positive_are_no_numbers():
+    encoder = PowerInputs((0.0, 0.5, -1.0, 1.0)).fit(rates())
+    found = encoder(-np.ones((1, 4)))
+    np.testing.assert_array_equal(np.isnan(found), [[True, True, True, False]])
+
+
+def test_powers_that_cannot_be_found():
+    data = rates(30)
+    with pytest.raises(DataError, match="3 powers are given for 4 sensors"):
+        PowerInputs((1.0, 1.0, 1.0)).fit(data)
+    wide = dc.replace(data, inputs={"f": np.ones((30, 33))})
+    with pytest.raises(DataError, match="at most 32 sensors, got 33"):
+        PowerInputs().fit(wide)
+    scattered = scattered_from_lists(data.flat_inputs, [data.points] * 30, list(data.outputs))
+    with pytest.raises(DataError, match="same points"):
+        PowerInputs().fit(scattered)
+    assert len(powers_of(PowerInputs((0.0, 0.0, 1.0, 1.0)).fit(scattered))) == 4

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from trunkfirst.errors import SolveError
 from trunkfirst.linear.blocked_qr import one_blas_thread
 from trunkfirst.linear.kernels import MATERN, kernel_matrix
 from trunkfirst.linear.marginal_likelihood import Likelihood, find_kernel, find_powers, leading_directions
@@ -59,7 +60,8 @@ def test_the_value_is_the_density_of_the_best_mean_and_variance(groups, is_linea
     mean = np.linalg.solve(K, Y).sum(axis=0) / np.linalg.solve(K, np.ones(25)).sum()
     variance = np.sum((Y - mean) * np.linalg.solve(K, Y - mean)) / Y.size
     density = [
-        scipy.stats.multivariate_normal(mu * np.ones(25), variance * K).logpdf(y) for mu, y in zip(mean, Y.T)
+        scipy.stats.multivariate_normal(mu * np.ones(25), variance * K).logpdf(y)
+        for mu, y in zip(mean, Y.T, strict=True)
     ]
     assert value + 25 / 2 * (np.log(2 * np.pi) + 1) == pytest.approx(-np.mean(density), rel=1e-10)
 
@@ -156,7 +158,7 @@ def test_degenerate_data(case, is_linear):
         case "duplicates":
             X, Y, w = (np.repeat(part, 2, axis=0) for part in (X, Y, w))
         case "constant input":
-            X[:, 1] = 0.0
+            X[:, 1], X[:, 2] = 0.0, 0.1
         case "four samples":
             X, Y, w = X[:4], Y[:4], w[:4]
         case "equal targets":
@@ -168,6 +170,13 @@ def test_degenerate_data(case, is_linear):
     assert (found.lengths > 0).all()
     assert 0 < found.nugget <= 1.0 + 1e-12
     assert found.linear is None or np.isfinite(found.linear).all()
+
+
+def test_inputs_that_are_no_numbers_are_refused():
+    X, Y, w = some()
+    X[3, 1] = np.nan
+    with pytest.raises(SolveError, match="not finite"):
+        find_kernel("5/2", X, Y, w)
 
 
 def test_a_given_nugget_stays():

@@ -4,17 +4,19 @@ import math
 from typing import Any
 
 import jax
+import jax.monitoring
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 import scipy.special
 
-from trunkfirst.encoders import Identity
-from trunkfirst.errors import SolveError, ValueRangeError
+from trunkfirst.encoders import Identity, to_jax
+from trunkfirst.errors import SettingError, SolveError, ValueRangeError
 from trunkfirst.networks.branches import MATERN, KernelBranch
 from trunkfirst.networks.layers import Trunk, make_perceptron
 from trunkfirst.networks.operator import Operator, load, save
+from trunkfirst.regressors.base import InputLayout
 from trunkfirst.regressors.ridge import Kernel, KernelProblem, Linear, _LinearProblem
 
 
@@ -248,3 +250,138 @@ def test_a_singular_kernel_matrix_says_what_to_do():
     with pytest.raises(SolveError, match="larger ridge"):
         problem.solve(10.0, 1e-300)
     assert problem.leave_one_out(10.0, 1e-300) == np.inf
+
+
+# A length for every input
+
+EACH = Kernel(lengths="each")
+LINEAR = Kernel(lengths="each", linear_factor=True)
+
+
+def unequal(samples, seed):
+    """Inputs of unequal importance; the first is an amplitude."""
+    x = np.random.default_rng(seed).uniform(-1, 1, (samples, 5))
+    a, b, c, d, _ = x.T[..., None]
+    y = np.linspace(0, 1, 20)
+    return x, (2 + a) * np.exp(-(1 + b) * y) * np.cos(3 * c * y) + 0.05 * d**2 * y
+
+
+def fit_numpy(method, x, y, weights=None, **more) -> Any:
+    return method.fit(x, y, weights, key=jr.key(0), **more).branch
+
+
+def relative_error(method, samples=100, **more):
+    x, y = unequal(samples, 0)
+    new, aim = unequal(300, 1)
+    branch = fit_numpy(method, x, y, **more)
+    return np.mean(np.linalg.norm(branch(new) - aim, axis=1) / np.linalg.norm(aim, axis=1))
+
+
+def test_a_length_for_every_input_is_better_than_one():
+    one, each, linear = map(relative_error, (Kernel(), EACH, LINEAR))
+    assert each < one / 3
+    assert linear < each / 1.5
+
+
+def test_the_search_sees_a_part_of_many_samples():
+    whole = relative_error(EACH, 300)
+    part = relative_error(Kernel(lengths="each", selection_samples=200), 300)
+    assert part < 1.5 * whole
+
+
+def test_several_input_functions_have_a_product_of_kernels():
+    x, y = unequal(60, 0)
+    branch = fit_numpy(LINEAR, x, y, layout=InputLayout((2, 3)))
+    assert branch.groups == (2, 3)
+    first, second = (
+        MATERN["5/2"](np.linalg.norm((x[:, None, part] - x[None, :, part]) / branch.length[part], axis=2), np.exp)
+        for part in (slice(0, 2), slice(2, 5))
+    )
+    K = first * second * (branch.linear[0] + (x * branch.linear[1:]) @ x.T)
+    np.testing.assert_allclose(branch(x), K @ branch.coefficients + branch.offset, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", [Linear(), Kernel(), EACH, LINEAR], ids=str)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_numpy_and_jax_agree(method, dtype):
+    x, y, w = smooth(samples=40)
+    x, y, w = x.astype(dtype), y.astype(dtype), w.astype(dtype)
+    branch = fit_numpy(method, x, y, w, layout=InputLayout((1, 1)))
+    assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(branch))
+    new = np.random.default_rng(5).uniform(-1, 1, (1500, 2)).astype(dtype)
+    found, expected = branch(new), branch(jnp.asarray(new))
+    assert isinstance(found, np.ndarray)
+    assert isinstance(expected, jax.Array)
+    assert found.dtype == expected.dtype == dtype
+    coefficients = np.abs(branch.coefficients).sum() if isinstance(branch, KernelBranch) else 1.0
+    np.testing.assert_allclose(found, expected, atol=100 * np.finfo(dtype).eps * (1 + coefficients))
+
+
+@pytest.mark.parametrize("method", [Linear(), Kernel(), EACH, LINEAR], ids=str)
+def test_closed_forms_compile_nothing(method):
+    x, y, w = smooth()
+    key, compiled = jr.key(0), []
+
+    def listen(event, duration, **_):
+        del duration
+        compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        result = method.fit(x, y, w, key=key, layout=InputLayout((1, 1)))
+        result.branch(x)
+        assert "/jax/core/compile/backend_compile_duration" not in compiled
+        jax.jit(lambda a: a + len(compiled) + 1)(x)  # which the listener hears
+        assert "/jax/core/compile/backend_compile_duration" in compiled
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.mark.parametrize("smoothness", list(MATERN))
+def test_gradients_with_lengths_are_right_at_a_centre(smoothness):
+    x, y, _ = smooth(samples=12)
+    branch = fit_numpy(Kernel(smoothness, lengths="each", linear_factor=True), x, y, layout=InputLayout((1, 1)))
+
+    def value(point):
+        return branch(point[None])[0].sum()
+
+    at_centre = jax.jit(jax.grad(value))(jnp.asarray(x[0]))
+    step = 1e-6
+    ahead, behind = (np.array([value(jnp.asarray(x[0] + s * e)) for e in np.eye(2)]) for s in (step, -step))
+    np.testing.assert_allclose(at_centre, (ahead - behind) / (2 * step), rtol=1e-3, atol=1e-3)
+
+
+def test_a_kernel_with_lengths_comes_back_from_disk(tmp_path):
+    x, y, _ = smooth()
+    branch = to_jax(fit_numpy(LINEAR, x, y, layout=InputLayout((1, 1))))
+    operator = Operator(Identity(), branch, Trunk(make_perceptron((1, 4, 2), key=jr.key(1))))
+    again = load(save(operator, tmp_path / "model"))
+    points = np.linspace(0, 1, 5)[:, None]
+    np.testing.assert_array_equal(again.predict(x, points), operator.predict(x, points))
+    assert isinstance(again.branch, KernelBranch)
+    assert again.branch.groups == (1, 1)
+    assert again.branch.length.shape == (2,)
+
+
+def test_the_same_bits_and_weights_of_zero():
+    x, y, w = smooth()
+    w[:5] = 0
+    first, again = (fit_numpy(LINEAR, x, y, w) for _ in range(2))
+    assert first.count == 25
+    np.testing.assert_array_equal(first.coefficients, again.coefficients)
+
+
+@pytest.mark.parametrize("samples", [2, 4])
+def test_few_samples_have_lengths_too(samples):
+    x, y, _ = smooth(samples=samples)
+    assert np.isfinite(fit_numpy(LINEAR, x, y)(x)).all()
+
+
+def test_settings_that_contradict_each_other_are_refused():
+    with pytest.raises(SettingError, match="leave it out"):
+        Kernel(length=1.0, lengths="each")
+    with pytest.raises(SettingError, match="linear_factor needs"):
+        Kernel(linear_factor=True)
+    ones = np.ones((1, 2))
+    with pytest.raises(ValueRangeError, match="2 in all"):
+        KernelBranch(ones, ones, ones[0], ones[0], "5/2", 0.0, None, (3,))

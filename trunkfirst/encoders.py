@@ -11,7 +11,7 @@ import itertools
 import weakref
 from collections.abc import Callable
 from types import ModuleType
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -34,8 +34,12 @@ _MAX_SENSORS, _MAX_SAMPLES = 32, 300
 _Found = TypeVar("_Found")
 _Module = TypeVar("_Module", bound=eqx.Module)
 
-# Modules that compute with NumPy on NumPy arrays, which compiles nothing, and with JAX on JAX arrays.
-AnyArray: TypeAlias = Array | np.ndarray
+# Of modules that compute with NumPy on NumPy arrays, which compiles nothing, and with JAX on JAX arrays. Which of
+# them comes out a type checker cannot know; the tests check that it is an array.
+if TYPE_CHECKING:
+    AnyArray: TypeAlias = Any
+else:
+    AnyArray = Array | np.ndarray
 
 # Of positive numbers; numpy or jax.numpy is passed as an argument.
 ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
@@ -479,7 +483,7 @@ def _best_powers(data: AnyData) -> Float[np.ndarray, " sensors"]:
     if sensors > _MAX_SENSORS:
         raise DataError(f"powers are found for at most {_MAX_SENSORS} sensors, got {sensors}; give inputs.powers")
     targets, weights = _leading_coefficients(data)
-    is_positive = (data.flat_inputs > 0).all(axis=0)
+    is_positive = np.all(data.flat_inputs > 0, axis=0)
     rows = np.flatnonzero(weights > 0)
     if len(rows) > _MAX_SAMPLES:
         rows = np.sort(np.random.default_rng(0).choice(rows, _MAX_SAMPLES, replace=False))

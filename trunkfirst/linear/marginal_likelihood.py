@@ -11,6 +11,7 @@ likelihood of an output is n/2 log(S / (n m)) + sum log diag L, where K = L L^T 
 """
 
 import dataclasses as dc
+import functools as ft
 import math
 from collections.abc import Callable, Sequence
 
@@ -20,6 +21,7 @@ import scipy.optimize
 import scipy.spatial.distance
 from jaxtyping import Bool, Float
 
+from ..errors import SolveError
 from .kernels import MATERN, SLOPES, feature_groups
 
 Inputs = Float[np.ndarray, "samples features"]
@@ -32,7 +34,7 @@ Objective = Callable[[Vector], tuple[float, Vector]]
 _LENGTHS = (0.03, 1e3)
 _SHARES = (1e-6, 1e6)
 _NUGGETS = (1e-13, 1.0)
-_FIRST_NUGGET = 1e-6
+_FIRST_NUGGET, _MAX_NUGGET = 1e-6, 1e9
 # Lengths to start with, in units of the root of the number of inputs.
 _STARTS = (1.0, 4.0)
 _ITERATIONS = 150
@@ -80,14 +82,14 @@ class Likelihood:
     ) -> tuple[float, Slopes]:
         """The value at inputs Z, each in units of its length, and the derivatives."""
         factors, slopes = zip(*(_matern(self.smoothness, Z[:, part]) for part in self._parts(Z)), strict=True)
-        matern = math.prod(factors[1:], start=factors[0])
+        matern = _product(factors)
         unit = Z / _sizes(Z)
-        linear = 1.0 if shares is None else shares[0] + (unit * shares[1:]) @ unit.T
+        linear = np.ones(1) if shares is None else shares[0] + (unit * shares[1:]) @ unit.T
         value, G, nugget = self._contract(matern * linear, nugget)
         H = G * linear
         by_input = np.empty_like(Z)
         for place, part in enumerate(self._parts(Z)):
-            W = math.prod((*factors[:place], *factors[place + 1 :]), start=H * slopes[place])
+            W = _product((H, slopes[place], *factors[:place], *factors[place + 1 :]))
             by_input[:, part] = 2 * (W.sum(axis=1)[:, None] * Z[:, part] - W @ Z[:, part])
         by_share = np.empty(0) if shares is None else _by_share(G * matern, unit, shares)
         return value, Slopes(by_input, by_share, nugget * float(np.sum(np.diag(G) / self.w)) / 2)
@@ -107,6 +109,10 @@ class Likelihood:
         S = max(float(np.vdot(a, self.Y)), np.finfo(float).tiny)
         value = n / 2 * math.log(S / (n * m)) + float(np.log(np.diag(factor)).sum())
         return value, _inverse(factor) - (n / S) * (a @ a.T), nugget
+
+
+def _product(matrices: Sequence[np.ndarray]) -> np.ndarray:
+    return ft.reduce(np.multiply, matrices)
 
 
 def _matern(smoothness: str, Z: Inputs) -> tuple[np.ndarray, np.ndarray]:
@@ -131,17 +137,21 @@ def _sizes(Z: Inputs) -> Float[np.ndarray, " features"]:
 
 
 def _cholesky(K: np.ndarray, nugget: float, w: Weights) -> tuple[np.ndarray, float]:
-    while True:
+    while nugget < _MAX_NUGGET:
         A = K.copy()
         A[np.diag_indices_from(A)] += nugget / w
-        factor, info = scipy.linalg.lapack.dpotrf(A, lower=1, overwrite_a=1)
-        if info == 0:
-            return factor, nugget
-        nugget *= 10
+        try:
+            return scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False), nugget
+        except np.linalg.LinAlgError:
+            nugget *= 10
+    raise SolveError(
+        "the kernel matrix is singular with any ridge: the inputs or weights are not finite or too large"
+    )
 
 
 def _inverse(factor: np.ndarray) -> np.ndarray:
-    lower, _ = scipy.linalg.lapack.dpotri(factor, lower=1)
+    (potri,) = scipy.linalg.get_lapack_funcs(("potri",), (factor,))
+    lower, _ = potri(factor, lower=1)
     return np.tril(lower) + np.tril(lower, -1).T
 
 
@@ -260,5 +270,6 @@ def _softmax(theta: Vector) -> Vector | None:
 
 
 def _deviations(X: Inputs) -> Float[np.ndarray, " features"]:
+    """Deviations, 1 for constant inputs, whose deviation is 0 or of rounding size."""
     deviations = X.std(axis=0)
-    return np.where(deviations > 0, deviations, 1.0)
+    return np.where(deviations > 16 * np.finfo(float).eps * np.abs(X.mean(axis=0)), deviations, 1.0)

@@ -100,7 +100,7 @@ class ProductFeatures(AbstractBranchFeatures):
 
     def __call__(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples features"]:
         parts = jnp.split(x, list(itertools.accumulate(self.groups))[:-1], axis=1)
-        values = [network(part) for network, part in zip(self.networks, parts, strict=True)]
+        values: list[Array] = [network(part) for network, part in zip(self.networks, parts, strict=True)]
         return math.prod(values[1:], start=values[0])
 
 
@@ -260,7 +260,7 @@ class PredictOnlyBranch(eqx.Module):
         """The number of inputs, if the estimator knows it."""
         return getattr(self.estimator, "n_features_in_", None)
 
-    def __call__(self, x: Float[AnyArray, "samples features"]) -> Float[Array, "samples coefficients"]:
+    def __call__(self, x: Float[AnyArray, "samples features"]) -> Float[AnyArray, "samples coefficients"]:
         if isinstance(x, Tracer):
             raise PredictOnlyError(self.refusal("traced by jit, vmap or grad; call operator.predict instead"))
         values = np.asarray(self.estimator.predict(np.asarray(x)))

@@ -258,6 +258,7 @@ _ENCODERS = {
     "log": "logarithms of positive values, standardised",
     "inverse": "1/x of positive values, standardised",
     "inverse-root": "1/√x of positive values, standardised",
+    "power": "a power of each positive value, standardised",
     "principal": "the first {} principal components of the input",
     "predictive": "a few linear predictions of the output from {} principal components",
     "legendre": "the first {} Legendre coefficients",
