@@ -8,14 +8,25 @@ fixed, with their seeds, before any method was tried on them:
 linear_periodic   a random periodic function at 128 sensors -> its advection and diffusion, 64 x 32 points (x, t)
 many_parameters   ten parameters of a tubular reactor -> concentration of the product along it, 100 points
 shock             two states -> inviscid Burgers' equation, a shock that moves, 80 x 20 points (x, t)
+
+The public sets (antiderivative, burgers, backstep, diffusion) are read from --shared, $TRUNKFIRST_SHARED_DATA or
+../shared/data beside the repository. Of our problems, nine tenths of the samples train, as in a run; of
+multiple-inputs 4,000, and 1,000 test.
 """
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from trunkfirst.data.named_arrays import arrays_from_data
+from trunkfirst.data.operator_data import Split
+from trunkfirst.problems.generate import make_data
+
+SHARED = ("antiderivative", "burgers", "backstep", "diffusion")
+PROBLEMS = ("nonlinear-conductivity", "discontinuous-conductivity", "multiple-inputs", "random-conductivity")
 Arrays = dict[str, np.ndarray]
 DataSet = dict[str, Arrays]  # "train" and "test", each with the arrays of a file: inputs, points, outputs, ...
 
@@ -23,15 +34,61 @@ DataSet = dict[str, Arrays]  # "train" and "test", each with the arrays of a fil
 def main(argv: Sequence[str] | None = None) -> None:
     """Write the sets as files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS), help="which")
+    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    add_sets(parser)
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
     options = parser.parse_args(argv)
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.sets:
-        for part, arrays in SETS[name]().items():
+        for part, arrays in load_set(name, options.shared).items():
             np.savez(options.out / f"{name}_{part}.npz", **arrays)
             shapes = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
             print(f"{name}_{part}.npz: {shapes}")
+
+
+def add_sets(parser: argparse.ArgumentParser) -> None:
+    """The options that choose the sets."""
+    names = [*OWN, *SHARED, *PROBLEMS]
+    beside = os.environ.get("TRUNKFIRST_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data")
+    parser.add_argument("--sets", nargs="+", choices=names, default=names, metavar="SET", help=", ".join(names))
+    parser.add_argument("--shared", type=Path, default=Path(beside), help="folder of the public sets")
+
+
+def load_set(name: str, shared: Path) -> DataSet:
+    """The set called `name`; a `FileNotFoundError` where a public one is not in the folder `shared`."""
+    if name in OWN:
+        return OWN[name]()
+    return _read(name, shared) if name in SHARED else _solve(name)
+
+
+# -- public sets and our problems
+
+
+def _read(name: str, shared: Path) -> DataSet:
+    """Files called train and test; the last 200 samples of `burgers` are the test."""
+    if name != "burgers":
+        return {part: _arrays(shared / f"{name}_{part}.npz") for part in ("train", "test")}
+    arrays = _arrays(shared / "burgers.npz")
+    return _split(arrays["inputs"], arrays["points"], arrays["outputs"], len(arrays["outputs"]) - 200)
+
+
+def _arrays(path: Path) -> Arrays:
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def _solve(name: str) -> DataSet:
+    """The split of a run; what trains and what chooses there trains here."""
+    many = name == "multiple-inputs"
+    data = make_data(name, samples=5_000 if many else None)
+    split = Split.random(data.samples, validation_share=0.1, test_share=0.2 if many else 0.1, seed=0)
+    parts = {"train": np.union1d(split.train, split.validation), "test": split.test}
+    return {part: _without_comparisons(arrays_from_data(data.take(rows))) for part, rows in parts.items()}
+
+
+def _without_comparisons(arrays: Arrays) -> Arrays:
+    """What people have who bring a file: no finer solution, no labels."""
+    return {key: a for key, a in arrays.items() if key != "reference_outputs" and not key.startswith("labels")}
 
 
 # -- linear and periodic
@@ -134,7 +191,7 @@ def _split(inputs: np.ndarray, points: np.ndarray, outputs: np.ndarray, train: i
     return {part: {"inputs": inputs[r], "points": points, "outputs": outputs[r]} for part, r in rows.items()}
 
 
-SETS: dict[str, Callable[[], DataSet]] = {
+OWN: dict[str, Callable[..., DataSet]] = {
     "linear_periodic": linear_periodic,
     "many_parameters": many_parameters,
     "shock": shock,
