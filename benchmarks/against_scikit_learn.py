@@ -7,8 +7,8 @@ Needs `pip install trunkfirst[bench]`. For every set of strangers.py: mean relat
 best other, with two standard errors of the paired difference. Inputs are standardised; rank, ridge and length come
 from a grid on a fifth of the training rows, then all rows are fitted again. Lengths are chosen on at most 1,000
 rows, those of the Gaussian process on at most 1,400 / sqrt(inputs); prediction uses all rows. Functions at more
-than 32 sensors reach the forest through 32 and the Gaussian process through 16 principal coordinates. Where neither
-ridge nor kernel ridge reaches what is known of a public set, the table says that it does not count.
+than 32 sensors reach the forest through 32 and the Gaussian process through 16 principal coordinates. Where
+neither ridge nor kernel ridge reaches what is known of a public set, the table says that it does not count.
 """
 
 import argparse
