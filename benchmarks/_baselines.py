@@ -239,7 +239,7 @@ class GaussianProcess(AbstractRegression):
     coefficients.
     """
 
-    def __init__(self, columns: int = 16, numbers: Sequence[int] = (1, 4, 16)) -> None:
+    def __init__(self, columns: int = 16, numbers: Sequence[int] = (1, 6)) -> None:
         """Input functions become `columns` principal coordinates; `numbers` of coefficients are tried."""
         self.columns, self.numbers = columns, numbers
 
