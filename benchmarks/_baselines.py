@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg as sl
 
-RIDGES = np.geomspace(1, 1e-14, 15)  # of a kernel with diagonal 1
+RIDGES = np.geomspace(100, 1e-14, 17)  # of a kernel with diagonal 1
 LENGTHS = np.geomspace(0.1, 1000, 17)  # in median distances
-LINEAR_RIDGES = np.geomspace(1, 1e-30, 31)  # in squares of the largest singular value
+LINEAR_RIDGES = np.geomspace(1e4, 1e-30, 35)  # in squares of the largest singular value
 MOST_ROWS = 1_000  # for choosing lengths
 MOST_DERIVATIVES = 2e6  # entries of the covariance's derivatives: the time of a Gaussian process
 MOST_COLUMNS = 32  # inputs with more become their leading principal coordinates, for forest and Gaussian process
