@@ -23,7 +23,7 @@ PAPER_PROBLEMS = {
     "multiple-inputs": "5.3",
 }
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
-_PACKAGES = ("trunkfirst", "jax", "numpy", "scipy", "deepxde", "torch")
+_PACKAGES = ("trunkfirst", "jax", "numpy", "scipy", "scikit-learn", "deepxde", "torch")
 _MARKERS = "osD^vXP*"
 
 
