@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import json
 import shutil
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from trunkfirst.data.read_write import write_data
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Tests compile much and compute little.
 jax.config.update("jax_disable_most_optimizations", True)
+# A shell starts commands in the background with Ctrl-C ignored, and their children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ Inputs = Float[np.ndarray, "samples features"]
 Targets = Float[np.ndarray, "samples coefficients"]
 Weights = Float[np.ndarray, " samples"]
 
-_LINEAR_RIDGES = tuple(10.0**k for k in range(-12, 1))
+_LINEAR_RIDGES = tuple(10.0**k for k in range(-16, 1))
 _KERNEL_RIDGES = tuple(10.0**k for k in (-14, -13, -12, -11, -10, -8, -6, -4, -2))
 # Directions of the targets that decide on length and ridge.
 _MOST_DIRECTIONS, _NEGLIGIBLE = 64, 1e-13
