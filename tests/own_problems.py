@@ -21,7 +21,7 @@ from trunkfirst.two_step import TwoStep
 
 DOUBLE = np.dtype(np.float64)
 Call = Callable[..., tuple[int, str, str]]
-NARROW = {"kind": "network", "hidden": (20,), "width": 8, "starts": 1}
+NARROW = {"hidden": (20,), "width": 8, "starts": 1}
 SETTINGS: dict[str, Any] = {
     "trunk": {**NARROW, "iterations": 60},
     "branch": {"kind": "linear"},

@@ -54,12 +54,21 @@ class RunConfig:
 def make_config(values: dict[str, Any]) -> RunConfig:
     """The configuration of nested values; the first thing wrong raises an error that names the key.
 
-    A section without a `kind` changes the default one.
+    A section without a `kind` changes the default one; settings of the trunk without one are those of a network.
     """
+    values = _with_trunk_kind(values)
     config = from_values(RunConfig, merge(to_values(RunConfig()), values))
     if config.problem is None and config.data.file is None:
         raise ValueRangeError("give either a problem by name or data.file")
     return config
+
+
+def _with_trunk_kind(values: dict[str, Any]) -> dict[str, Any]:
+    method = values.get("method", {})
+    trunk = method.get("trunk") if isinstance(method, dict) else None
+    if not isinstance(trunk, dict) or not trunk or "kind" in trunk or method.get("kind", "two-step") != "two-step":
+        return values
+    return values | {"method": method | {"trunk": {"kind": "network"} | trunk}}
 
 
 def config_values(config: RunConfig) -> dict[str, Any]:
