@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from ..clock import Clock
+from ..data.operator_data import Split
 from ..data.scattered_data import AnyData, ScatteredData
 from ..data.sharded_data import ShardedData
 from ..distributed.mesh import use_devices
@@ -73,13 +74,24 @@ def add_samples(
         use_devices(config.devices),
         run_directory(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
     ):
-        old = _read(load_config(earlier / "config.toml").data)
-        data = split_data(joined(old, _read(config.data)), config.data)
+        old_settings = load_config(earlier / "config.toml").data
+        data = _split_joined(_read(old_settings), _read(config.data), old_settings, config.data)
         if not keeps_trunk:
             return run(config, place, data=data, reporter=reporter)
         chosen = resolve(config.method, data, seed=config.seed, clock=Clock(config.minutes), reporter=reporter)
         trunk = _kept_trunk(chosen.method, load(earlier), data)
         return run(config, place, data=data, chosen=chosen, trunk_result=trunk, reporter=reporter)
+
+
+def _split_joined(old: AnyData, new: AnyData, before: DataSettings, now: DataSettings) -> RunData:
+    """Old and new samples together; each keeps its part, so that no test sample has trained the earlier trunk."""
+    first, second = split_data(old, before), split_data(new, now)
+    parts = {
+        part: np.concatenate([getattr(first.split, part), old.samples + getattr(second.split, part)])
+        for part in ("train", "validation", "test")
+    }
+    seconds = first.seconds + second.seconds
+    return RunData(joined(old, new), Split(**parts), seconds, now.split_seed, now.hold_validation)
 
 
 def _read(settings: DataSettings) -> AnyData:
