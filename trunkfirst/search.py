@@ -295,15 +295,23 @@ class Search:
     def _measure(self, candidates: Mapping[str, Candidate]) -> None:
         for name, candidate in candidates.items():
             self._settings[name] = settings_of(candidate)
-            found = remember(f"candidate {name}", lambda each=candidate: self._measured_errors(each))
+            found = self._measured_errors(name, candidate)
             self._errors[name], self._seconds[name] = found["errors"], float(found["seconds"][0])
             self._reporter.say(f"  {name}: {self._mean(name):.2e}")
 
-    def _measured_errors(self, candidate: Candidate) -> dict[str, np.ndarray]:
-        begin = time.perf_counter()
-        parts = [0] if self._measured and not candidate.is_closed_form else None
-        errors = self._trials.errors(candidate, parts)
-        return {"errors": errors, "seconds": np.array([time.perf_counter() - begin])}
+    def _measured_errors(self, name: str, candidate: Candidate) -> Mapping[str, np.ndarray]:
+        def compute() -> dict[str, np.ndarray]:
+            begin = time.perf_counter()
+            errors = self._trials.errors(candidate, self._parts(candidate))
+            return {"errors": errors, "seconds": np.array([time.perf_counter() - begin])}
+
+        # What is trained by iterations has checkpoints of its own; a resumed search needs what it found.
+        is_closed_form = candidate.is_closed_form and isinstance(self._trials, Folds)
+        return remember(f"candidate {name}", compute) if is_closed_form else compute()
+
+    def _parts(self, candidate: Candidate) -> list[int] | None:
+        """What is trained by iterations is measured on the first part alone."""
+        return [0] if self._measured and not candidate.is_closed_form else None
 
     def _remembered(self, name: str, compute: Callable[[], float]) -> float:
         return float(remember(name, lambda: {"value": np.array([compute()])})["value"][0])
@@ -388,7 +396,7 @@ class Search:
         rows = (
             self._second if not candidate.is_closed_form or isinstance(self._trials, TrainedTrunk) else slice(None)
         )
-        predictions = self._trials.predictions(candidate)
+        predictions = self._trials.predictions(candidate, self._parts(candidate))
         return HeldOut(self._data.outputs[rows], predictions[rows])
 
     def _method_of(self, candidate: Candidate, error: float | None) -> AbstractMethod:

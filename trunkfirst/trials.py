@@ -73,6 +73,7 @@ class Folds:
     def __init__(self, data: OperatorData, output: Output, parts: Sequence[Rows], *, seed: int = 0) -> None:
         self.data, self.parts, self._output, self._seed = data, list(parts), output, seed
         self._coordinates = OutputCoordinates.of(data, output)
+        self._known: dict[str, Coordinates] = {}
 
     def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
         """The relative error of every sample that is left out once; NaN for the others."""
@@ -101,13 +102,15 @@ class Folds:
         predicted = fold.fit(candidate, self._seed)(fold.train.flat_inputs)
         return float(self._coordinates.errors(rows, predicted).mean())
 
-    def predictions(self, candidate: Candidate) -> Float[np.ndarray, "samples points ..."]:
+    def predictions(
+        self, candidate: Candidate, parts: Sequence[int] | None = None
+    ) -> Float[np.ndarray, "samples points ..."]:
         """Physical outputs of every sample that is left out once; NaN for the others."""
         if candidate.trunk is not None:
             return self._with_trunk(candidate.trunk).predictions(candidate)
         found = np.full(self.data.outputs.shape, np.nan)
-        for part, rows in enumerate(self.parts):
-            found[rows] = self._coordinates.fields(self._predicted(candidate, part))
+        for part in range(len(self.parts)) if parts is None else parts:
+            found[self.parts[part]] = self._coordinates.fields(self._predicted(candidate, part))
         return found
 
     @ft.cache  # noqa: B019 - trained once
@@ -116,8 +119,14 @@ class Folds:
         return TrainedTrunk(self.data, method, self.parts[0], seed=self._seed)
 
     def _predicted(self, candidate: Candidate, part: int) -> Coordinates:
-        fold = self._fold(part)
-        return fold.fit(candidate, self._seed)(self.data.flat_inputs[self.parts[part]])
+        """What was trained is kept; closed forms are fitted again in less time than they would take in memory."""
+        key = f"{part} {candidate}"
+        if key in self._known:
+            return self._known[key]
+        found = self._fold(part).fit(candidate, self._seed)(self.data.flat_inputs[self.parts[part]])
+        if not candidate.is_closed_form:
+            self._known[key] = found
+        return found
 
     @ft.cache  # noqa: B019 - folds live as long as the search
     def _fold(self, part: int) -> "_Fold":
@@ -256,6 +265,7 @@ class TrainedTrunk:
         self._train = data.take(np.setdiff1d(np.arange(data.samples), part))
         self._held = data.take(part)
         self._step1: dict[str, TrunkResult] = {}
+        self._known: dict[str, Operator] = {}
 
     def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
         """The relative error of every sample that is left out; NaN for the others."""
@@ -264,13 +274,19 @@ class TrainedTrunk:
         found[self.parts[0]] = evaluate(self._operator(candidate), self._held).errors
         return found
 
-    def predictions(self, candidate: Candidate) -> np.ndarray:
+    def predictions(self, candidate: Candidate, parts: Sequence[int] | None = None) -> np.ndarray:
         """Physical outputs of every sample that is left out; NaN for the others."""
+        del parts
         found = np.full(self.data.outputs.shape, np.nan)
         found[self.parts[0]] = predict_at(self._operator(candidate), self._held)
         return found
 
     def _operator(self, candidate: Candidate) -> Operator:
+        if str(candidate) not in self._known:
+            self._known = {str(candidate): self._trained(candidate)}
+        return self._known[str(candidate)]
+
+    def _trained(self, candidate: Candidate) -> Operator:
         changes = {"inputs": candidate.inputs, "branch": candidate.branch, "weights": candidate.weights}
         method = dc.replace(self._method, **changes)
         with jax.enable_x64(True):
