@@ -57,6 +57,8 @@ _MIN_TRIAL, _MIN_SECONDS, _MIN_TRUNK_SECONDS = 20, 20.0, 60.0
 _TRUNK_LIMITS = 0.5
 # What the modes that are left out may add, as a share of the error.
 _MODES_SHARE = 0.02
+# An operator is handed over again if it is this much better.
+_CLEARLY = 0.9
 RIDGE, KERNEL_RIDGE = "PCA + ridge", "PCA + kernel ridge"
 
 Trials: TypeAlias = Folds | TrainedTrunk
@@ -121,6 +123,7 @@ class Search:
         self._errors: dict[str, Errors] = {}
         self._seconds: dict[str, float] = {}
         self._settings: dict[str, CandidateSettings] = {}
+        self._handed_over = np.inf
 
     # -- stages
 
@@ -129,6 +132,7 @@ class Search:
         if self._measured:
             self._reporter.say("comparing on samples that are left out; mean relative errors there:")
             self._baselines()
+            self._hand_over()
         if self._is_auto:
             self._closed_forms()
             if not self._is_finished():
@@ -363,8 +367,17 @@ class Search:
     # -- results
 
     def _hand_over(self) -> None:
-        if self._on_better is not None and self._measured:
+        """Report the best so far, if it is clearly better than what was reported before."""
+        if not self._tried or not self._measured or not self._best_error() < _CLEARLY * self._handed_over:
+            return
+        self._handed_over = self._best_error()
+        if self._on_better is not None:
             self._on_better(self._chosen())
+        baselines = ", ".join(
+            f"{name} {self._mean(name):.1e}" for name in (RIDGE, KERNEL_RIDGE) if name in self._errors
+        )
+        left = f"; {self._clock.left:.0f} s left" if self._clock.minutes is not None else ""
+        self._reporter.say(f"best so far: {self._best()}, {self._handed_over:.1e} ({baselines}){left}")
 
     def _chosen(self) -> Chosen:
         name = self._best()
