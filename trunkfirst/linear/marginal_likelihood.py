@@ -199,7 +199,7 @@ def find_powers(
     inputs that do not matter as they are.
     """
     d, Y = X.shape[1], leading_directions(Y, w)
-    likelihood = Likelihood("5/2", Y, w)
+    likelihood, is_positive = Likelihood("5/2", Y, w), is_positive & ~_is_constant(X)
     logs = np.log(np.where(is_positive, X, 1.0))
     plain = (X - X.mean(axis=0)) / _deviations(X)
 
@@ -270,6 +270,9 @@ def _softmax(theta: Vector) -> Vector | None:
 
 
 def _deviations(X: Inputs) -> Float[np.ndarray, " features"]:
-    """Deviations, 1 for constant inputs, whose deviation is 0 or of rounding size."""
-    deviations = X.std(axis=0)
-    return np.where(deviations > 16 * np.finfo(float).eps * np.abs(X.mean(axis=0)), deviations, 1.0)
+    return np.where(_is_constant(X), 1.0, X.std(axis=0))
+
+
+def _is_constant(X: Inputs) -> Bool[np.ndarray, " features"]:
+    """Whether the deviation of an input is 0 or of rounding size."""
+    return X.std(axis=0) <= 16 * np.finfo(float).eps * np.abs(X.mean(axis=0))
