@@ -30,9 +30,10 @@ Weights = Float[np.ndarray, " samples"]
 Vector = Float[np.ndarray, " parameters"]
 Objective = Callable[[Vector], tuple[float, Vector]]
 
-# Ranges of the search: lengths in deviations of an input, shares of the linear factor before they are normalised.
+# Ranges of the search: lengths in deviations of an input; shares of the linear factor in units of p_0, which stays
+# positive, because without it the kernel vanishes where all inputs are 0.
 _LENGTHS = (0.03, 1e3)
-_SHARES = (1e-6, 1e6)
+_SHARES = (1e-6, 1e3)
 _NUGGETS = (1e-13, 1.0)
 _FIRST_NUGGET, _MAX_NUGGET = 1e-6, 1e9
 # Lengths to start with, in units of the root of the number of inputs.
@@ -176,7 +177,8 @@ def find_kernel(
     shares = np.log([1.0, *[1 / d] * d]) if is_linear else np.empty(0)
     first = math.log(nugget or _FIRST_NUGGET)
     starts = [np.concatenate([np.full(d, math.log(k * math.sqrt(d))), shares, [first]]) for k in _STARTS]
-    ranges = [_LENGTHS] * d + [_SHARES] * len(shares) + [(nugget, nugget) if nugget else _NUGGETS]
+    units = [(1.0, 1.0), *[_SHARES] * d] if is_linear else []
+    ranges = [*[_LENGTHS] * d, *units, (nugget, nugget) if nugget else _NUGGETS]
 
     def objective(theta: Vector) -> tuple[float, Vector]:
         Z = scaled * np.exp(-theta[:d])
