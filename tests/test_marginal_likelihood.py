@@ -209,11 +209,12 @@ def test_leading_directions_keep_the_covariance():
 def test_powers_are_found():
     """u = sin(log a) y + sqrt(b) y^2 + 1 / c: an input that does not matter keeps its power."""
     rng = np.random.default_rng(0)
-    X = np.exp(rng.uniform(-1, 1, (150, 5)))
+    X = np.exp(rng.uniform(-1, 1, (150, 6)))
     X[:, 4] -= 1.0
+    X[:, 5] = 0.1
     Y = np.stack([np.sin(2 * np.log(X[:, 0])), 2 * np.sqrt(X[:, 1]) + X[:, 4], 1 / X[:, 2]], axis=1)
-    powers = find_powers(X, Y, np.ones(150), np.array([True, True, True, True, False]))
-    np.testing.assert_allclose(powers, [0.0, 0.5, -1.0, 1.0, 1.0], atol=0.25)
+    powers = find_powers(X, Y, np.ones(150), np.array([True, True, True, True, False, True]))
+    np.testing.assert_allclose(powers, [0.0, 0.5, -1.0, 1.0, 1.0, 1.0], atol=0.25)
 
 
 def test_powers_of_equal_targets_stay():

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .distributed.mesh import shard_rows
+from .encoders import AnyArray
 from .errors import ValueRangeError
 from .fields import Fields, mean_one
 from .linear.low_rank import compress
@@ -151,7 +152,7 @@ class CompressedLoss(AbstractObjective):
 
 def make_loss(
     fields: Fields,
-    inputs: Float[Array, "samples features"],
+    inputs: Float[AnyArray, "samples features"],
     *,
     p: float,
     batches: Batches = Batches(),
@@ -160,6 +161,7 @@ def make_loss(
     """The cheapest loss that computes what is asked."""
     if not 1 <= p < np.inf:
         raise ValueRangeError(f"p is {p}; the loss |error|^p needs p >= 1")
+    inputs = jnp.asarray(inputs)
     spread = shard_rows if batches.is_everything else _as_it_is
     points = spread(fields.points, dtype, repeats_last=True)
     # Points that were added have no weight; the mean over all is to be that over the given ones.

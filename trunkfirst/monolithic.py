@@ -1,6 +1,5 @@
 """Trunk and branch trained at once: by a minimiser, or with the matrix between them solved for."""
 
-import dataclasses as dc
 from typing import Literal
 
 import jax.numpy as jnp
@@ -51,7 +50,6 @@ class AbstractMonolithic(AbstractMethod):
                 "data.take(indices), or data.samples"
             )
         encoded = encode(data, self, self.dtype)
-        encoded = dc.replace(encoded, inputs=jnp.asarray(encoded.inputs))
         fields = encoded.fields
         if not isinstance(fields, Fields) or fields.channels is not None:
             raise UsageError("monolithic methods need one channel and the same points for all; use two-step")
@@ -157,7 +155,7 @@ def _trained(
     encoded: EncodedData, fields: Fields, best: BranchCoefficients, result: Minimised, *, p: float
 ) -> Trained:
     Phi = np.asarray(best.trunk(jnp.asarray(fields.points, encoded.dtype)))
-    coefficients = np.asarray(best.coefficients(encoded.inputs))
+    coefficients = np.asarray(best.coefficients(jnp.asarray(encoded.inputs)))
     diagnostics = {
         "trunk": trunk_diagnostics(
             loss=plain_loss(coefficients, Phi, fields.outputs, p=p),

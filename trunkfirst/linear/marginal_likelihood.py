@@ -30,9 +30,10 @@ Weights = Float[np.ndarray, " samples"]
 Vector = Float[np.ndarray, " parameters"]
 Objective = Callable[[Vector], tuple[float, Vector]]
 
-# Ranges of the search: lengths in deviations of an input, shares of the linear factor before they are normalised.
+# Ranges of the search: lengths in deviations of an input; shares of the linear factor in units of p_0, which stays
+# positive, because without it the kernel vanishes where all inputs are 0.
 _LENGTHS = (0.03, 1e3)
-_SHARES = (1e-6, 1e6)
+_SHARES = (1e-6, 1e3)
 _NUGGETS = (1e-13, 1.0)
 _FIRST_NUGGET, _MAX_NUGGET = 1e-6, 1e9
 # Lengths to start with, in units of the root of the number of inputs.
@@ -176,7 +177,8 @@ def find_kernel(
     shares = np.log([1.0, *[1 / d] * d]) if is_linear else np.empty(0)
     first = math.log(nugget or _FIRST_NUGGET)
     starts = [np.concatenate([np.full(d, math.log(k * math.sqrt(d))), shares, [first]]) for k in _STARTS]
-    ranges = [_LENGTHS] * d + [_SHARES] * len(shares) + [(nugget, nugget) if nugget else _NUGGETS]
+    units = [(1.0, 1.0), *[_SHARES] * d] if is_linear else []
+    ranges = [*[_LENGTHS] * d, *units, (nugget, nugget) if nugget else _NUGGETS]
 
     def objective(theta: Vector) -> tuple[float, Vector]:
         Z = scaled * np.exp(-theta[:d])
@@ -199,7 +201,7 @@ def find_powers(
     inputs that do not matter as they are.
     """
     d, Y = X.shape[1], leading_directions(Y, w)
-    likelihood = Likelihood("5/2", Y, w)
+    likelihood, is_positive = Likelihood("5/2", Y, w), is_positive & ~_is_constant(X)
     logs = np.log(np.where(is_positive, X, 1.0))
     plain = (X - X.mean(axis=0)) / _deviations(X)
 
@@ -270,6 +272,9 @@ def _softmax(theta: Vector) -> Vector | None:
 
 
 def _deviations(X: Inputs) -> Float[np.ndarray, " features"]:
-    """Deviations, 1 for constant inputs, whose deviation is 0 or of rounding size."""
-    deviations = X.std(axis=0)
-    return np.where(deviations > 16 * np.finfo(float).eps * np.abs(X.mean(axis=0)), deviations, 1.0)
+    return np.where(_is_constant(X), 1.0, X.std(axis=0))
+
+
+def _is_constant(X: Inputs) -> Bool[np.ndarray, " features"]:
+    """Whether the deviation of an input is 0 or of rounding size."""
+    return X.std(axis=0) <= 16 * np.finfo(float).eps * np.abs(X.mean(axis=0))
