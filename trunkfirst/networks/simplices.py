@@ -1,6 +1,6 @@
 """Triangles and tetrahedra between scattered points: how they are made and found, and derivatives at the points.
 
-Everything here runs once, in NumPy; `interpolation.SimplexInterpolation` evaluates in JAX.
+Everything here runs once, in NumPy; `interpolants.SimplexInterpolation` evaluates in JAX.
 """
 
 import itertools

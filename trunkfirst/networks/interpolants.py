@@ -80,8 +80,8 @@ def interpolate(
 
     Smooth are cubic splines on a grid and blended local quadratics elsewhere; `smooth=None` chooses by leaving
     points out, where `importance` weighs the functions. `periods` has one entry a coordinate, 0 for one that does
-    not repeat. `triangles`, or tetrahedra in space, are used if they have all points as corners and reach over every
-    period; otherwise the points are joined by a Delaunay triangulation. The precision is that of `values`.
+    not repeat. `triangles`, or tetrahedra in space, are used if they have all points as corners and reach over
+    every period; otherwise the points are joined by a Delaunay triangulation. The precision is that of `values`.
 
     Raises a `DataError` for points that coincide or are all on a line, and a `UsageError` for scattered points of
     more than three coordinates.
