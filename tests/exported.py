@@ -39,7 +39,7 @@ from trunkfirst.networks.branches import (
     SkipFeatures,
     StackedBranch,
 )
-from trunkfirst.networks.interpolation import AbstractInterpolation, interpolate
+from trunkfirst.networks.interpolants import AbstractInterpolation, interpolate
 from trunkfirst.networks.layers import ACTIVATIONS, Trunk
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap

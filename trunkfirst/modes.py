@@ -14,7 +14,8 @@ from .fields import AbstractFields, Fields, Mesh, TrunkResult, mean_one, plain_l
 from .linear.low_rank import principal_rows
 from .linear.orthonormalise import orthonormal_already
 from .minimisers.loop import OnStep
-from .networks.interpolation import interpolate, is_grid
+from .networks.grids import is_grid
+from .networks.interpolants import interpolate
 from .networks.layers import Modes
 from .records import LogEntry
 from .settings import Field, kind_field, record

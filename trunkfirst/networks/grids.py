@@ -1,6 +1,6 @@
 """Splines through points that form a grid: everything that is computed once, in NumPy and SciPy.
 
-`interpolation.GridSpline` evaluates them in JAX.
+`interpolants.GridSpline` evaluates them in JAX.
 """
 
 import math

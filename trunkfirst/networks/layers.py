@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..encoders import AbstractEncoder, AnyArray, Identity, is_inexact
 from ..errors import UnknownNameError, ValueRangeError
-from .interpolation import AbstractInterpolation
+from .interpolants import AbstractInterpolation
 
 Activation: TypeAlias = Callable[[Array], Array]
 
@@ -135,9 +135,7 @@ def count_parameters(module: eqx.Module) -> int:
 
 
 class AbstractFunctions(eqx.Module):
-    """The functions phi(y) of a trunk; `encoder` is what happens to a point first."""
-
-    encoder: eqx.AbstractVar[AbstractEncoder]
+    """The functions phi(y) of a trunk."""
 
     depends_on_input: ClassVar[bool] = False
 
@@ -165,6 +163,11 @@ class AbstractFunctions(eqx.Module):
     def dtype(self) -> np.dtype:
         """The precision of the functions."""
 
+    @property
+    @abc.abstractmethod
+    def encoder(self) -> AbstractEncoder:
+        """What happens to a point before the functions see it."""
+
     @abc.abstractmethod
     def after(self, encoder: AbstractEncoder) -> "AbstractFunctions":
         """The same functions of points that `encoder` encodes first, where it is meant for them."""
@@ -174,7 +177,7 @@ class Trunk(AbstractFunctions):
     """phi(y) = (1, phi_1(y), ..., phi_N(y)); `network` gives the last N from the encoded point."""
 
     network: Perceptron
-    encoder: AbstractEncoder = Identity()
+    encoder: AbstractEncoder = Identity()  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def functions(
         self, points: Float[Array, "points coordinates"], features: Array | None = None

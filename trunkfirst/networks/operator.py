@@ -39,7 +39,7 @@ from .branches import (
     SkipFeatures,
     StackedBranch,
 )
-from .interpolation import GridSpline, SimplexInterpolation
+from .interpolants import GridSpline, SimplexInterpolation
 from .layers import AbstractFunctions, Modes, Perceptron, Trunk, count_parameters
 from .storage import read_operator, write_operator
 from .training_domain import TrainingDomain, checked_rows

@@ -1,9 +1,10 @@
 """Triangles and tetrahedra between scattered points: how they are made and found, and derivatives at the points.
 
-Everything here runs once, in NumPy; `interpolation.SimplexInterpolation` evaluates in JAX.
+Everything here runs once, in NumPy; `interpolants.SimplexInterpolation` evaluates in JAX.
 """
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ _LEFT_OUT = 2000
 class Nodes(NamedTuple):
     """Places (nodes, coordinates) and the number of the point at each; with periods a point has several places.
 
-    `size` is the extent of the points, or the period: distances are measured in these units.
+    Distances are measured in units of `size`.
     """
 
     places: Float[np.ndarray, "nodes coordinates"]
@@ -34,38 +35,42 @@ class Nodes(NamedTuple):
 
     @property
     def scaled(self) -> Float[np.ndarray, "nodes coordinates"]:
-        """Places in the unit box, up to a shift."""
+        """Places in these units."""
         return self.places / self.size
-
-
-def make_nodes(points: Float[np.ndarray, "points coordinates"], periods: np.ndarray | None = None) -> Nodes:
-    """The points as they are."""
-    size = np.ptp(points, axis=0) if periods is None else np.where(periods > 0, periods, np.ptp(points, axis=0))
-    return Nodes(points, np.arange(len(points)), np.where(size > 0, size, 1.0))
 
 
 # -- meshes
 
 
-def make_mesh(
-    points: Float[np.ndarray, "points coordinates"], triangles: np.ndarray | None, periods: np.ndarray
-) -> tuple[Nodes, Int[np.ndarray, "simplices corners"]]:
-    """The nodes and the simplices between them: those given if they cover all points and periods."""
-    nodes, start = make_nodes(points, periods), points.min(axis=0)
-    if triangles is not None and _covers(triangles, points, periods):
-        return nodes, _thick(nodes, triangles)
-    for axis in np.flatnonzero(periods):
-        nodes = _continued(nodes, int(axis), start[axis], periods[axis])
-    simplices = _thick(nodes, _delaunay(nodes.scaled).simplices)
-    corners = nodes.places[simplices]
-    is_needed = (corners.max(axis=1) >= start) & (corners.min(axis=1) <= start + periods)
-    return nodes, simplices[(is_needed | (periods == 0)).all(axis=1)]
-
-
-def _covers(triangles: np.ndarray, points: np.ndarray, periods: np.ndarray) -> bool:
-    is_whole = bool((np.ptp(points, axis=0) >= periods * (1 - SAME)).all())
+def covers(triangles: np.ndarray, points: np.ndarray, periods: Sequence[float]) -> bool:
+    """Whether every point is a corner, and the points reach over the whole of each period."""
+    is_whole = bool((np.ptp(points, axis=0) >= np.array(periods) * (1 - SAME)).all())
     is_fitting = triangles.ndim == 2 and triangles.shape[1] == points.shape[1] + 1
     return is_whole and is_fitting and np.array_equal(np.unique(triangles), np.arange(len(points)))
+
+
+def make_size(points: np.ndarray, triangles: np.ndarray | None, periods: Sequence[float]) -> np.ndarray:
+    """Units of distance along the axes: the mean edge of the triangles, or the box of the points or a period."""
+    if triangles is not None:
+        return np.abs(points[triangles] - points[np.roll(triangles, 1, axis=1)]).mean(axis=(0, 1))
+    box = np.where(np.array(periods) > 0, periods, np.ptp(points, axis=0))
+    return np.where(box > 0, box, 1.0)
+
+
+def make_mesh(
+    points: Float[np.ndarray, "points coordinates"], triangles: np.ndarray | None, periods: Sequence[float]
+) -> tuple[Nodes, Int[np.ndarray, "simplices corners"]]:
+    """The nodes and the simplices between them; without triangles, those of a Delaunay triangulation."""
+    start = points.min(axis=0)
+    nodes = Nodes(points, np.arange(len(points)), make_size(points, triangles, periods))
+    if triangles is not None:
+        return nodes, _thick(nodes, triangles)
+    for axis, period in enumerate(periods):
+        nodes = _continued(nodes, axis, start[axis], period) if period else nodes
+    simplices = _thick(nodes, _delaunay(nodes.scaled).simplices)
+    corners = nodes.places[simplices]
+    is_needed = (corners.max(axis=1) >= start) & (corners.min(axis=1) <= start + np.array(periods))
+    return nodes, simplices[(is_needed | (np.array(periods) == 0)).all(axis=1)]
 
 
 def _continued(nodes: Nodes, axis: int, start: float, period: float) -> Nodes:
@@ -107,14 +112,14 @@ def barycentric_slopes(corners: Float[np.ndarray, "simplices corners d"]) -> Flo
 
 
 def make_bins(
-    corners: Float[np.ndarray, "simplices corners d"], slopes: Float[np.ndarray, "simplices d d"]
+    corners: Float[np.ndarray, "simplices corners d"], slopes: Float[np.ndarray, "simplices d d"], count: int
 ) -> tuple[Int[np.ndarray, "bins candidates"], list[Float[np.ndarray, " _"]]]:
     """The simplices that touch each bin, and where the bins of every axis start.
 
-    There are about as many bins as simplices, narrow where simplices are many. Lists are filled up with the
-    nearest simplex, which is the only one of a bin that none touches.
+    There are about `count` bins, narrow where simplices are many. Lists are filled up with the nearest simplex,
+    which is the only one of a bin that none touches.
     """
-    edges = _bin_edges(corners)
+    edges = _bin_edges(corners, count)
     simplices, places = _overlapping_boxes(corners, edges)
     is_touching = _touches(corners[simplices, 0], slopes[simplices], places, edges)
     shape = tuple(len(each) - 1 for each in edges)
@@ -122,14 +127,14 @@ def make_bins(
     return _lists(simplices[is_touching], bins, _nearest(corners, edges)), [each[:-1] for each in edges]
 
 
-def _bin_edges(corners: np.ndarray) -> list[np.ndarray]:
+def _bin_edges(corners: np.ndarray, count: int) -> list[np.ndarray]:
     """Quantiles of the centres; the number of bins along an axis follows the mean size of the simplices there."""
     low, high, centres = corners.min(axis=1), corners.max(axis=1), corners.mean(axis=1)
     ratios = np.ptp(centres, axis=0) / (high - low).mean(axis=0)
-    counts = ratios * (len(corners) / ratios.prod()) ** (1 / corners.shape[2])
+    counts = ratios * (count / ratios.prod()) ** (1 / corners.shape[2])
     edges: list[np.ndarray] = []
-    for axis, count in enumerate(counts):
-        inner = np.quantile(centres[:, axis], np.linspace(0, 1, max(int(count), 1) + 1)[1:-1])
+    for axis, each in enumerate(counts):
+        inner = np.quantile(centres[:, axis], np.linspace(0, 1, max(int(each), 1) + 1)[1:-1])
         edges.append(np.unique([low[:, axis].min(), *inner, high[:, axis].max()]))
     return edges
 
@@ -234,14 +239,16 @@ def _differences(
 
 
 def is_smooth_between(
-    points: Float[np.ndarray, "points coordinates"], values: Float[np.ndarray, "points functions"]
+    points: Float[np.ndarray, "points coordinates"],
+    values: Float[np.ndarray, "points functions"],
+    size: Float[np.ndarray, " coordinates"],
 ) -> bool:
     """Whether blended quadratics predict points that are left out better than linear functions."""
     order = np.random.default_rng(0).permutation(len(points))
     out, rest = np.split(order, [min(len(points) // 2, _LEFT_OUT)])
     if len(rest) <= 2 * len(monomials(points)) + 1:
         return False
-    nodes, known = make_nodes(points[rest]), values[rest]
+    nodes, known = Nodes(points[rest], np.arange(len(rest)), size), values[rest]
     corners, shares, is_inside = _locate(nodes, points[out])
     out = out[is_inside]
     linear = np.einsum("nk,nkf->nf", shares, known[corners])

@@ -14,7 +14,7 @@ from scipy.interpolate import CubicSpline, LinearNDInterpolator, RegularGridInte
 from scipy.spatial import Delaunay
 
 from trunkfirst.errors import DataError, UsageError
-from trunkfirst.networks.interpolation import (
+from trunkfirst.networks.interpolants import (
     AbstractInterpolation,
     GridSpline,
     SimplexInterpolation,

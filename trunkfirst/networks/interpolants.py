@@ -19,7 +19,16 @@ from jaxtyping import Array, Float, Int
 
 from ..errors import DataError, UsageError
 from .grids import Axis, axis_spline, is_grid, is_smooth_on_grid, on_grid, wrapped
-from .simplices import barycentric_slopes, derivatives, is_smooth_between, make_bins, make_mesh, monomials
+from .simplices import (
+    barycentric_slopes,
+    covers,
+    derivatives,
+    is_smooth_between,
+    make_bins,
+    make_mesh,
+    make_size,
+    monomials,
+)
 
 _MOST_AXES = 4
 # The choice between linear and smooth uses this many functions, the most important ones.
@@ -70,9 +79,9 @@ def interpolate(
     """Functions with these values at these points, between the points linear or smooth.
 
     Smooth are cubic splines on a grid and blended local quadratics elsewhere; `smooth=None` chooses by leaving
-    points out, where `importance` weighs the functions. `triangles`, or tetrahedra in space, are used if they have
-    all points as corners; without them the points are joined by a Delaunay triangulation. `periods` has one entry
-    a coordinate, 0 for one that does not repeat. The precision is that of `values`.
+    points out, where `importance` weighs the functions. `periods` has one entry a coordinate, 0 for one that does
+    not repeat. `triangles`, or tetrahedra in space, are used if they have all points as corners and reach over
+    every period; otherwise the points are joined by a Delaunay triangulation. The precision is that of `values`.
 
     Raises a `DataError` for points that coincide or are all on a line, and a `UsageError` for scattered points of
     more than three coordinates.
@@ -89,7 +98,9 @@ def interpolate(
         smooth = is_smooth_on_grid(points, weighted) if smooth is None else smooth
         return _grid_spline(points, values, repeats, smooth)
     _check_scattered(points)
-    smooth = is_smooth_between(points, weighted) if smooth is None else smooth
+    triangles = triangles if triangles is not None and covers(triangles, points, repeats) else None
+    if smooth is None:
+        smooth = is_smooth_between(points, weighted, make_size(points, triangles, repeats))
     return _simplex_interpolation(points, values, triangles, repeats, smooth)
 
 
@@ -329,10 +340,10 @@ def _check_scattered(points: np.ndarray) -> None:
 def _simplex_interpolation(
     points: np.ndarray, values: np.ndarray, triangles: np.ndarray | None, periods: tuple[float, ...], smooth: bool
 ) -> SimplexInterpolation:
-    nodes, simplices = make_mesh(points, triangles, np.array(periods))
+    nodes, simplices = make_mesh(points, triangles, periods)
     corners = nodes.places[simplices]
     slopes = barycentric_slopes(corners)
-    candidates, edges = make_bins(corners, slopes)
+    candidates, edges = make_bins(corners, slopes, len(points))
     table = values[:, None]
     if smooth:
         table = np.concatenate([table, derivatives(nodes, values)], axis=1)
