@@ -271,7 +271,7 @@ def _check(operator: Operator, test: OperatorData, at_sensors: OperatorData) -> 
             f"outputs: the axis 'channels' has {test.channels} entries at the evaluation points, but "
             f"{at_sensors.channels} at the sensors"
         )
-    functions = operator.trunk.width + 1 if operator.transform is None else operator.transform.shape[1]
+    functions = operator.rank
     free = int(is_free(test.points, operator.output).sum())
     if free < 2 or (free < functions and free < len(at_sensors.points)):
         raise DataError(

@@ -193,7 +193,7 @@ class Fields(AbstractFields):
 
     def limits(self, trunk: AbstractFunctions, p: float) -> dict[str, Any]:
         """Two bounds for p = 1, one for p = 2 (Eckart-Young)."""
-        width = trunk.effective_width if isinstance(trunk, Trunk) else trunk.count
+        width = trunk.effective_width
         squared = trunk_limit(self.outputs, width)
         lower, upper = trunk_limit_bounds(self.outputs, width) if p == 1 else (squared if p == 2 else None, None)
         return {

@@ -211,8 +211,8 @@ def check_data_memory(data: RunData) -> None:
 def _evaluated(trained: Trained, train_data: AnyData, test: AnyData, chosen: Chosen) -> Evaluation:
     """With a kernel baseline fitted to the same training samples, where there is no baseline yet."""
     evaluation = evaluate(trained.operator, test)
-    is_aligned = isinstance(train_data, OperatorData) and isinstance(test, OperatorData)
-    if not is_aligned or (chosen.choice is not None and chosen.choice.baseline):
+    has_baseline = chosen.choice is not None and chosen.choice.baseline
+    if not isinstance(train_data, OperatorData) or not isinstance(test, OperatorData) or has_baseline:
         return evaluation
     return dc.replace(evaluation, kernel_error=kernel_baseline(train_data, test, trained.operator.encoder))
 

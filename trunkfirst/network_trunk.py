@@ -249,7 +249,8 @@ class SeparateTrunks(AbstractTrunk):
             for channel, own in enumerate(keys)
         ]
         statuses: list[Status] = [part.status for part in parts]
-        together = reuse_trunk(Trunk(side_by_side([part.trunk.network for part in parts])), fields)
+        networks = [part.trunk.network for part in parts if isinstance(part.trunk, Trunk)]
+        together = reuse_trunk(Trunk(side_by_side(networks)), fields)
         return dc.replace(
             together,
             status=worst_status(*statuses),

@@ -176,7 +176,7 @@ class _Fold:
 
 def _closed_form(
     branch: AbstractRegressor, inputs: np.ndarray, targets: Coordinates, weights: np.ndarray | None, **options: Any
-) -> Callable[[np.ndarray], np.ndarray]:
+) -> Callable[[np.ndarray], Any]:
     """In any complete basis closed forms give the same predictions: that of the coordinates serves as well."""
     return branch.fit(inputs, targets.reshape(len(targets), -1), weights, **options).branch
 

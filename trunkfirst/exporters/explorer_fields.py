@@ -49,7 +49,7 @@ def make_table(
 
     The error of single precision and the range of the outputs are measured on the training inputs `inputs`.
     """
-    rank = operator.trunk.width + 1 if operator.transform is None else operator.transform.shape[1]
+    rank = operator.rank
     inputs = inputs[evenly(len(inputs), _INPUTS)]
     kept = evenly(len(points), max(_MOST_BYTES // (4 * rank), 2))
     functions = _functions(operator, points[kept])

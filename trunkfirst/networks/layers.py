@@ -159,6 +159,11 @@ class AbstractFunctions(eqx.Module):
         """The number of functions."""
 
     @property
+    def effective_width(self) -> int:
+        """The most functions besides a constant that can be independent."""
+        return self.count
+
+    @property
     @abc.abstractmethod
     def dtype(self) -> np.dtype:
         """The precision of the functions."""
@@ -208,7 +213,7 @@ class Trunk(AbstractFunctions):
 
     @property
     def effective_width(self) -> int:
-        """The most functions besides the constant that can be independent: the last hidden width, or N."""
+        """The last hidden width, or N."""
         *_, hidden, width = self.network.architecture
         return min(width, hidden) if len(self.network.architecture) > 2 else width
 
