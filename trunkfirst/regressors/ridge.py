@@ -6,6 +6,7 @@ no refits. A length for every input is found by marginal likelihood.
 
 import dataclasses as dc
 import functools as ft
+import itertools
 from collections.abc import Sequence
 from typing import Literal
 
@@ -29,12 +30,14 @@ Targets = Float[np.ndarray, "samples coefficients"]
 Weights = Float[np.ndarray, " samples"]
 
 _LINEAR_RIDGES = tuple(10.0**k for k in range(-16, 1))
-_KERNEL_RIDGES = tuple(10.0**k for k in (-14, -13, -12, -11, -10, -8, -6, -4, -2))
+_KERNEL_RIDGES = tuple(10.0**k for k in (-12, -11, -10, -8, -6, -4, -2, 0))
+_SMALL_RIDGES = (1e-13, 1e-14)
 # Directions of the targets that decide on length and ridge.
 _MOST_DIRECTIONS, _NEGLIGIBLE = 64, 1e-13
-_FINER = 2**0.5
+# Ridges below this share of the largest eigenvalue are lost in rounding.
+_EIGENVALUES = 1e-15
 # In units of the median distance.
-_LENGTHS = tuple(2.0**k for k in range(-2, 7))
+_LENGTHS = tuple(4.0**k for k in range(-1, 4))
 # The most samples that a length for every input is found on.
 _MAX_FOR_LIKELIHOOD = 500
 
@@ -92,10 +95,11 @@ class _LinearProblem:
 
 @dc.dataclass(frozen=True, eq=False)
 class KernelSolution:
-    """Coefficients a and offset."""
+    """Coefficients a and offset; `ones` solves the system for ones."""
 
     coefficients: Float[np.ndarray, "samples coefficients"]
     offset: Float[np.ndarray, " coefficients"]
+    ones: Float[np.ndarray, " samples"]
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -124,46 +128,60 @@ class KernelProblem:
         distances = self._distances[self._distances > 0]
         return float(np.median(distances)) if len(distances) else 1.0
 
-    def solve(self, length: Length, ridge: float) -> KernelSolution:
+    def solve(self, length: Length, ridge: float) -> "KernelSolution":
         """(K + ridge diag(1/w)) a = Y - offset with sum a = 0, by Cholesky."""
+        return _bordered(self._factor(length, ridge), self.Y)
+
+    def _factor(self, length: Length, ridge: float) -> Float[np.ndarray, "samples samples"]:
         A = np.empty((len(self.X), len(self.X)))
         for rows in np.array_split(np.arange(len(A)), 1 + len(A) // 500):  # so that no temporary is large
             A[rows] = self._kernel(rows, length)
         A[np.diag_indices_from(A)] += ridge / self.w
         try:
-            factor = scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
+            return scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError as error:
             raise SolveError(
                 f"the kernel matrix of length {np.median(length):.3g} is singular with ridge {ridge:.1e}; "
                 "use a larger ridge or a smaller length"
             ) from error
-        ones = np.ones((len(A), 1))
-        solved = scipy.linalg.cho_solve((factor, True), np.hstack([self.Y, ones]), check_finite=False)
-        v, total = solved[:, -1], float(solved[:, -1].sum())
-        offset = solved[:, :-1].sum(axis=0) / total
-        coefficients = solved[:, :-1] - v[:, None] * offset
-        return KernelSolution(coefficients, offset)
 
-    def leave_one_out(self, length: Length, ridges: Sequence[float]) -> list[float]:
-        """The weighted mean square of the errors at samples left out, for every ridge.
+    def leave_one_out(self, length: Length, ridge: float) -> float:
+        """The weighted mean norm of the errors at samples left out: a_i / C_ii with a = C Y (Dubrule 1983).
 
-        They are a_i / C_ii with a = C Y (Dubrule 1983). With the eigenvalues s of S K S, S^2 = diag(w), all ridges
-        cost little more than one. Infinite where the kernel matrix is singular.
+        Infinite where the kernel matrix is singular.
+        """
+        try:
+            factor = self._factor(length, ridge)
+        except SolveError:
+            return np.inf
+        (potri,) = scipy.linalg.get_lapack_funcs(("potri",), (factor,))
+        solved = _bordered(factor, self._leading)
+        diagonal = np.diag(potri(factor, lower=1)[0]) - solved.ones**2 / solved.ones.sum()
+        return self._mean_norm(solved.coefficients / diagonal[:, None])
+
+    def leave_one_out_grid(self, length: Length, ridges: Sequence[float]) -> list[float]:
+        """The same for many ridges, by the eigenvalues of S K S with S^2 = diag(w): little more than for one.
+
+        Rounding spoils it for smaller ridges than `leave_one_out`; there it is infinite.
         """
         roots = np.sqrt(self.w)[:, None]
         values, Q = scipy.linalg.eigh(roots * self._kernel(np.arange(len(self.X)), length) * roots.T)
-        Z, z = Q.T @ (roots * self._leading), Q.T @ roots
-        floor = np.finfo(float).eps * values[-1]
-        return [self._left_out(Q * roots, Z, z, values + ridge) if ridge > floor else np.inf for ridge in ridges]
+        Z, z, Q = Q.T @ (roots * self._leading), Q.T @ roots, Q * roots
+        is_sound = [ridge > _EIGENVALUES * values[-1] for ridge in ridges]
+        shifted = [np.maximum(values, 0.0)[:, None] + ridge for ridge in ridges]
+        return [
+            self._from_eigenvalues(Q, Z, z, d) if ok else np.inf for ok, d in zip(is_sound, shifted, strict=True)
+        ]
 
-    def _left_out(self, Q: np.ndarray, Z: np.ndarray, z: np.ndarray, shifted: np.ndarray) -> float:
-        if shifted[0] <= 0:
-            return np.inf
-        v = Q @ (z / shifted[:, None])
-        total = float(np.sum(z[:, 0] ** 2 / shifted))
-        a = Q @ (Z / shifted[:, None]) - v * (v.T @ self._leading) / total
-        diagonal = Q**2 @ (1 / shifted) - v[:, 0] ** 2 / total
-        return float(np.sum(self.w[:, None] * (a / diagonal[:, None]) ** 2)) / self.Y.size
+    def _from_eigenvalues(self, Q: np.ndarray, Z: np.ndarray, z: np.ndarray, shifted: np.ndarray) -> float:
+        v, total = Q @ (z / shifted), float(np.sum(z**2 / shifted))
+        a = Q @ (Z / shifted) - v * (v.T @ self._leading) / total
+        diagonal = Q**2 @ (1 / shifted) - v**2 / total
+        return self._mean_norm(a / diagonal)
+
+    def _mean_norm(self, errors: Float[np.ndarray, "samples directions"]) -> float:
+        """Of the errors of samples: a mean of squares would be decided by the few at the edge of all samples."""
+        return float(np.mean(np.sqrt(self.w * np.sum(errors**2, axis=1))))
 
     @ft.cached_property
     def _leading(self) -> Float[np.ndarray, "samples directions"]:
@@ -183,15 +201,13 @@ class KernelProblem:
         return scipy.spatial.distance.cdist(self.X, self.X)
 
 
-def _best_on(
-    problem: KernelProblem, lengths: Sequence[float], ridges: Sequence[float]
-) -> tuple[float, float, float]:
-    """The least error on samples left out, with its length and ridge."""
-    return min(
-        (error, length, ridge)
-        for length in lengths
-        for ridge, error in zip(ridges, problem.leave_one_out(length, ridges), strict=True)
-    )
+def _bordered(factor: Float[np.ndarray, "samples samples"], Y: Targets) -> KernelSolution:
+    """a and offset with A a + offset = Y and sum a = 0, from the Cholesky factor of A."""
+    ones = np.ones((len(factor), 1))
+    solved = scipy.linalg.cho_solve((factor, True), np.hstack([Y, ones]), check_finite=False)
+    v = solved[:, -1]
+    offset = solved[:, :-1].sum(axis=0) / v.sum()
+    return KernelSolution(solved[:, :-1] - v[:, None] * offset, offset, v)
 
 
 @record
@@ -272,13 +288,19 @@ class Kernel(AbstractRegressor):
         ridges = _KERNEL_RIDGES if self.ridge is None else (self.ridge,)
         if len(lengths) == len(ridges) == 1:
             return lengths[0], ridges[0]
-        found = _best_on(problem, lengths, ridges)
-        if self.length is not None or self.ridge is not None:
-            return found[1:]
-        # Once more around the best, on a grid twice as fine.
-        _, length, ridge = found
-        finer = _best_on(problem, [length / _FINER, length, length * _FINER], [ridge / 3, ridge, 3 * ridge])
-        return min(found, finer)[1:]
+        grid = [
+            (error, length, ridge)
+            for length in lengths
+            for ridge, error in zip(ridges, problem.leave_one_out_grid(length, ridges), strict=True)
+        ]
+        _, length, ridge = min(grid)
+        # Once more around the best, on a finer grid and for smaller ridges.
+        if self.length is None:
+            lengths = [length / 2, length, 2 * length]
+        if self.ridge is None:
+            ridges = sorted({ridge / 10, ridge / 3, ridge, 3 * ridge, *(r for r in _SMALL_RIDGES if r < ridge)})
+        pairs = itertools.product(lengths, ridges)
+        return min(pairs, key=lambda pair: problem.leave_one_out(*pair))
 
     def _find(
         self, problem: KernelProblem, groups: tuple[int, ...], rng: np.random.Generator
