@@ -295,7 +295,7 @@ def test_a_branch_searched_on_some_samples_is_as_good_on_all():
 
 @pytest.mark.parametrize("start", ["normal", "zeros"])
 def test_the_start_of_free_coefficients_is_a_setting(start: str):
-    """With a rate of next to nothing A stays where it starts: with variance 1 / 13 for 12 functions and a constant."""
+    """With a rate of next to nothing A stays where it starts; 12 functions and a constant: variance 1 / 13."""
     size = 13**-0.5 if start == "normal" else 0.0
     step1 = JointTrunk(**TRUNK, start=start, minimiser=Adam(first_rate=1e-12), iterations=1)
     with jax.enable_x64(True):
