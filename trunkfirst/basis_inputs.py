@@ -72,7 +72,7 @@ def coefficient_matrix(
     if min(map(len, axes)) < max(count, 2):
         raise DataError(
             f"sensors: {count} {basis} coefficients in a coordinate need at least {max(count, 2)} different "
-            f"positions in it, got {min(map(len, axes))}; use a smaller count"
+            f"positions in it, got {min(map(len, axes))}; use fewer coefficients or another kind of inputs"
         )
     box = _box(basis, axes, sensor_weights, interval)
     if sensor_weights is None:
