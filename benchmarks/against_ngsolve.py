@@ -1,7 +1,8 @@
-"""Cross-check of the finite elements against NGSolve: the closed forms and one nonlinear solve.
+"""Cross-check of the finite elements against NGSolve: the closed forms, one nonlinear solve, and the disk.
 
 NGSolve (LGPL) is used by this script alone: `pip install ngsolve`, best in an environment of its own. Prints, for
-each quantity, the largest and the mean square difference at the 541 or 2049 nodes, relative to the largest value.
+each quantity, the largest and the mean square difference at the nodes (541, 2049 or 65 x 65), relative to the
+largest value.
 """
 
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trunkfirst.problems.discontinuous_conductivity import DiscontinuousConductivity
 from trunkfirst.problems.finite_elements import one
 from trunkfirst.problems.generate import get_problem
 from trunkfirst.problems.nonlinear_darcy import fine_profiles
@@ -39,6 +41,7 @@ def main() -> None:
     compare_solve("nonlinear-conductivity", beta, mesh, newton(mesh, 1.0, 1.0, ng.cos(ng.x)))
     triple = np.array([[3.0, 0.5, 0.8]])  # f, kappa, g
     compare_solve("multiple-inputs", triple, mesh, newton(mesh, 0.5, 3.0, ng.CF(0.8)))
+    compare_disk()
 
 
 def compare_solve(name: str, parameters: np.ndarray, mesh: Any, solution: Any) -> None:
@@ -51,10 +54,36 @@ def compare_solve(name: str, parameters: np.ndarray, mesh: Any, solution: Any) -
     show(f"{name} {parameters[0]}: p, closed form", data.reference_outputs[0], exact)
 
 
+def compare_disk() -> None:
+    """The pressure of discontinuous-conductivity, on the paper's grid and on the fitted mesh, for several beta."""
+    mesh = _disk_in_square()
+    for beta in (0.01, 0.1, 0.5, 2.0, 10.0):
+        solution = disk(mesh, beta)
+        for is_fitted, words in ((False, "65 x 65 grid"), (True, "fitted mesh")):
+            problem, parameters = DiscontinuousConductivity(is_fitted), np.array([[beta]])
+            data = problem.assemble(parameters, problem.solve(parameters))
+            exact = evaluate(mesh, solution, data.points)
+            error = np.linalg.norm(data.flat_inputs[0] - exact) / np.linalg.norm(exact)
+            name = f"{problem.name} [{beta}]: p, P1, {words}, relative l2 {error:.1e}"
+            show(name, data.flat_inputs[0], exact)
+
+
+def disk(mesh: Any, beta: float) -> Any:
+    """-div(kappa grad p) = 0, kappa = beta in the disk; p = 0 at the top, outward flux 1 at the bottom."""
+    space = ng.H1(mesh, order=ORDER, dirichlet="top")
+    trial, test = space.TnT()
+    kappa = mesh.MaterialCF({"disk": beta}, default=1.0)
+    a = ng.BilinearForm(kappa * ng.grad(trial) * ng.grad(test) * ng.dx).Assemble()
+    b = ng.LinearForm(-test * ng.ds("bottom")).Assemble()
+    p = ng.GridFunction(space)
+    p.vec.data = a.mat.Inverse(space.FreeDofs()) * b.vec
+    return p
+
+
 def show(title: str, ours: np.ndarray, theirs: np.ndarray) -> None:
     """One line with the largest and the root mean square difference."""
     difference = (ours - theirs) / np.abs(theirs).max()
-    print(f"{title:62s} max {np.abs(difference).max():.1e}   rms {np.sqrt(np.mean(difference**2)):.1e}")
+    print(f"{title:84s} max {np.abs(difference).max():.1e}   rms {np.sqrt(np.mean(difference**2)):.1e}")
 
 
 def poisson(mesh: Any, f: float, g: Any) -> Any:
@@ -110,6 +139,19 @@ def _square() -> Any:
             vertices = [np.abs(mesh[vertex].point).min() for vertex in element.vertices]
             mesh.SetRefinementFlag(element, max(vertices) > 1 - WIDTH / 2**level)
         mesh.Refine()
+    return mesh
+
+
+def _disk_in_square() -> Any:
+    """The square with a curved disk in it."""
+    geometry = SplineGeometry()
+    sides = ["bottom", "side", "top", "side"]
+    geometry.AddRectangle((-1, -1), (1, 1), bcs=sides, leftdomain=1, rightdomain=0)
+    geometry.AddCircle((0, 0), 0.5, leftdomain=2, rightdomain=1)
+    geometry.SetMaterial(1, "outside")
+    geometry.SetMaterial(2, "disk")
+    mesh = ng.Mesh(geometry.GenerateMesh(maxh=WIDTH))
+    mesh.Curve(ORDER)
     return mesh
 
 

@@ -1,5 +1,7 @@
 """Draws the figures of method.md and problems.md from small real runs: python docs/make_figures.py.
 
+`python docs/make_figures.py domains` draws the domains and equations of the problems alone, in seconds.
+
 The example of method.md is a front at a: the operator maps the number a to the curve
 u(x) = 1 / (1 + exp(-(x - a) / 0.04)). It takes a minute or two; every number in the figures is from these runs.
 """
@@ -11,10 +13,13 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import trunkfirst
 from trunkfirst.error_budget import error_budget, trunk_basis
+from trunkfirst.problems.generate import get_problem
+from trunkfirst.problems.random_conductivity import conductivity
 
 IMAGES = Path(__file__).parent / "images"
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8a9099"
@@ -179,6 +184,81 @@ def draw_problem(problem: str, method: trunkfirst.TwoStep) -> Figure:
     return figure
 
 
+# What is to be solved, as matplotlib typesets it; the pictures are the statements of problems.md.
+STATEMENTS = {
+    "nonlinear-conductivity": (
+        r"$-\nabla\cdot(\beta\,p\,\nabla p) = 1\quad\mathrm{in}\ \Omega = (-1, 1)^2$",
+        r"$p(x, y) = \cos x\quad\mathrm{on}\ \Gamma_D = \partial\Omega$",
+        r"$\mathcal{G}: \beta \mapsto p$",
+        r"$\beta \in \{1, 2, \ldots, 1000\}$",
+    ),
+    "discontinuous-conductivity": (
+        r"$-\nabla\cdot(\kappa\,\nabla p) = 0\quad\mathrm{in}\ \Omega = (-1, 1)^2$",
+        r"$\kappa = \beta\ \mathrm{in}\ \Omega_1 = \{x^2 + y^2 \leq 1/4\},\quad"
+        r"\kappa = 1\ \mathrm{in}\ \Omega_2 = \Omega\setminus\Omega_1$",
+        r"$p = 0\ \mathrm{on}\ \Gamma_{D_1},\quad -\kappa\,\nabla p\cdot n = 1\ \mathrm{on}\ \Gamma_{N_1},"
+        r"\quad -\kappa\,\nabla p\cdot n = 0\ \mathrm{on}\ \Gamma_{N_2}$",
+        r"$\mathcal{G}: p \mapsto \kappa$",
+        r"$\beta \in \{0.01, 0.02, \ldots, 10\}$",
+    ),
+    "multiple-inputs": (
+        r"$-\nabla\cdot(\kappa\,p\,\nabla p) = f\quad\mathrm{in}\ \Omega = (-1, 1)^2$",
+        r"$p = g\quad\mathrm{on}\ \Gamma_D = \partial\Omega$",
+        r"$\mathcal{G}: (f, \kappa, g) \mapsto p$",
+        r"$(f, \kappa, g) \in \{0.1, 0.2, \ldots, 10\}^3$",
+    ),
+    "random-conductivity": (
+        r"$-\nabla\cdot(a\,\nabla u) = 1\quad\mathrm{in}\ \Omega = (0, 1)^2$",
+        r"$u = 0\quad\mathrm{on}\ \Gamma_D = \partial\Omega$",
+        r"$a = 12\ \mathrm{where}\ z \geq 0,\quad a = 3\ \mathrm{where}\ z < 0$",
+        r"$z \sim \mathcal{N}(0,\,(-\Delta + 9)^{-2}),\quad\partial z/\partial n = 0\ \mathrm{on}\ \Gamma_D$",
+        r"$\mathcal{G}: a \mapsto u$",
+    ),
+}
+
+
+def draw_domain(problem: str) -> Figure:
+    """The domain with its mesh or medium and the names of its boundary, and the equations next to it."""
+    figure, (panel, words) = plt.subplots(1, 2, figsize=(9, 3), width_ratios=(1, 1.9))
+    low, high = get_problem(problem).interval
+    middle, far = (low + high) / 2, (high - low) / 2 * 1.17
+    if problem == "random-conductivity":
+        panel.imshow(
+            conductivity(3), cmap="Blues", extent=(0, 1, 0, 1), origin="lower", alpha=0.6, vmin=0, vmax=14
+        )
+    else:
+        mesh = get_problem(problem).mesh
+        panel.triplot(*mesh.points.T, mesh.triangles, color=GREY, lw=0.25)
+    panel.add_patch(plt.Rectangle((low, low), high - low, high - low, fill=False, ec="black", lw=1.4))
+    sides = dict.fromkeys(("top", "bottom", "left", "right"), r"\Gamma_D")
+    if problem == "discontinuous-conductivity":
+        panel.add_patch(plt.Circle((0, 0), 0.5, fc="#56B4E955", ec=BLUE, lw=1.4))
+        sides = {"top": r"\Gamma_{D_1}", "bottom": r"\Gamma_{N_1}"} | dict.fromkeys(
+            ("left", "right"), r"\Gamma_{N_2}"
+        )
+        label(panel, 0, 0, r"\Omega_1", boxed=True)
+        label(panel, -0.72, 0.72, r"\Omega_2", boxed=True)
+    elif problem != "random-conductivity":
+        label(panel, middle, middle, r"\Omega", boxed=True)
+    places = {"top": (0, far), "bottom": (0, -far), "left": (-far, 0), "right": (far, 0)}
+    for side, name in sides.items():
+        label(panel, middle + places[side][0], middle + places[side][1], name)
+    reach = 1.12 * far
+    panel.set(xlim=(middle - reach, middle + reach), ylim=(middle - reach, middle + reach), aspect="equal")
+    panel.axis("off")
+    lines = STATEMENTS[problem]
+    for row, line in enumerate(lines):
+        words.text(0, 1 - (row + 0.5) / len(lines), line, va="center", fontsize=14)
+    words.axis("off")
+    return figure
+
+
+def label(panel: Axes, x: float, y: float, name: str, *, boxed: bool = False) -> None:
+    """A letter in the drawing, on white where lines are behind it."""
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85} if boxed else None
+    panel.text(x, y, f"${name}$", ha="center", va="center", fontsize=13, bbox=box)
+
+
 def example(name: str):
     """A script of examples/ as a module."""
     path = Path(__file__).parents[1] / "examples" / f"{name}.py"
@@ -193,11 +273,16 @@ def save(figure: Figure, name: str) -> None:
     plt.close(figure)
 
 
-def main() -> None:
+def main(only: str = "") -> None:
     mpl.rcParams.update(
         {"figure.constrained_layout.use": True, "svg.hashsalt": "trunkfirst", "svg.fonttype": "path"}
         | {"axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 110, "axes.titlesize": 10}
+        | {"mathtext.fontset": "cm"}
     )
+    for problem in STATEMENTS:
+        save(draw_domain(problem), f"domain-{problem}.png")
+    if only == "domains":
+        return
     results = methods()
     projected = results["step 1, coefficients solved for"]
     trunk = projected.trunk_result
@@ -220,4 +305,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -309,3 +309,11 @@ def test_settings_make_what_they_say(name: str):
     assert isinstance(branch, FeatureBranch)
     if isinstance(features, ProductFeatures):  # near 1 at the start, so that products keep their size
         assert np.abs(values(features, 1e-3 * INPUTS) - 1).max() < 0.1
+
+
+@pytest.mark.parametrize("option", ["skip", "product", "convolution"])
+def test_a_stack_has_dense_layers_only(option: str):
+    """The option was dropped without a word before."""
+    settings = BranchNetwork(hidden=(4, 4), stacked=True, **{option: True})
+    with pytest.raises(SettingError, match=r"branch\.stacked goes with neither skip nor product"):
+        settings.make(2, 3, InputLayout((1, 1), (2, 1)), stacked=True, dtype=DOUBLE, key=jr.key(0))

@@ -289,7 +289,7 @@ MORE_ERRORS: dict[str, tuple[list[str], int, str]] = {
     "wrong data": (
         ["run", NAME, *SMALL, "--set", "inputs={kind='basis',basis='fourier',count=3}", "--out", "a"],
         6,
-        "need one input function with sensors",
+        "need at least 3 different positions in it, got 1",
     ),
     "no problem at all": (["run"], 2, "PROBLEM"),
     "too few samples": (["run", NAME, "--samples", "2"], 2, "--samples"),

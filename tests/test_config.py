@@ -181,6 +181,15 @@ WRONG: list[tuple[str, type[TrunkfirstError], str]] = [
 ]
 
 
+def test_a_setting_of_another_kind_names_that_kind():
+    """A stacked branch has no last layer to solve for: the default preset's kind does not know it."""
+    words = (
+        r"no setting 'method\.branch\.stacked'; network has none, set method\.branch\.kind = joint; known here: "
+    )
+    with pytest.raises(SettingError, match=words):
+        resolved(NAME, "branch.stacked=true", preset="fast")
+
+
 @pytest.mark.parametrize(("setting", "error", "words"), WRONG, ids=[setting for setting, *_ in WRONG])
 def test_what_is_wrong_is_named(setting: str, error: type[TrunkfirstError], words: str):
     with pytest.raises(error, match=words) as caught:

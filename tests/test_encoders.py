@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import waves, with_inputs
+from scipy.special import i0, i1
 
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import scattered_from_lists
@@ -28,7 +29,7 @@ from trunkfirst.encoders import (
     in_precision,
     to_jax,
 )
-from trunkfirst.errors import DataError, TrunkfirstError, UnknownNameError
+from trunkfirst.errors import DataError, TrunkfirstError, UnknownNameError, ValueRangeError
 
 INTERVALS = pytest.mark.parametrize("interval", [(-1.0, 1.0), (0.0, 3.0)], ids=str)
 
@@ -91,12 +92,110 @@ def test_fourier_coefficients_of_a_trigonometric_polynomial():
     ("basis", "sensors", "error", "words"),
     [
         ("wavelet", np.zeros((4, 1)), UnknownNameError, "basis 'wavelet'.*legendre, chebyshev, fourier"),
-        ("legendre", np.zeros((4, 2)), DataError, "one coordinate, got 2"),
+        ("legendre", np.zeros((4, 1)), DataError, "at least 3 different positions in it, got 1"),
+        (
+            "legendre",
+            np.linspace(0, 10, 4)[:, None],
+            DataError,
+            r"sum is 4; .* on \(0, 10\) sum to 10; set interval",
+        ),
+        ("chebyshev", np.linspace(0, 10, 4)[:, None], DataError, r"sum is 4; .* on \(0, 10\) sum to 3.14"),
     ],
 )
 def test_refusals(basis: str, sensors: np.ndarray, error: type[TrunkfirstError], words: str):
     with pytest.raises(error, match=words):
         basis_coefficients(basis, sensors, np.ones(4), 3)
+
+
+@pytest.mark.parametrize("weights", [None, np.full(4, 0.5)], ids=["no weights", "weights"])
+def test_sensors_outside_the_interval_are_refused(weights: np.ndarray | None):
+    with pytest.raises(DataError, match=r"from 0 to 10, outside the interval \(-1, 1\)"):
+        basis_coefficients("legendre", np.linspace(0, 10, 4)[:, None], weights, 3, (-1.0, 1.0))
+
+
+@pytest.mark.parametrize("interval", ["word", (1.0,), (1.0, 0.0), (0.0, np.inf), ((0.0, 1.0), (2.0,))], ids=str)
+def test_an_interval_is_two_numbers_or_pairs(interval: object):
+    with pytest.raises(ValueRangeError, match=r"interval is .*expected two numbers"):
+        BasisInputs("legendre", 3, interval)
+
+
+def test_an_interval_for_each_coordinate():
+    grid = np.stack(np.meshgrid([0.0, 1.0], [0.0, 1.0]), axis=-1).reshape(-1, 2)
+    with pytest.raises(DataError, match="3 pairs are given, but the sensors have 2 coordinates"):
+        basis_coefficients("legendre", grid, None, 2, ((0.0, 1.0),) * 3)
+
+
+# -- what is not given: interval and weights from the sensors
+
+THIRD = {  # the third function of each basis
+    "legendre": lambda t: np.sqrt(2.5) * (3 * t**2 - 1) / 2,
+    "chebyshev": lambda t: np.sqrt(2 / np.pi) * (2 * t**2 - 1),
+    "fourier": lambda t: np.cos(np.pi * t),
+}
+
+
+def coefficients(values: np.ndarray, *arguments: object) -> np.ndarray:
+    with jax.enable_x64(True):
+        return np.asarray(basis_coefficients(*arguments)(jax.numpy.asarray(values)))
+
+
+@pytest.mark.parametrize("interval", [(0.0, 10.0), (0.0, 1.0), (-1.0, 1.0), (1e6, 1e6 + 2)], ids=str)
+@pytest.mark.parametrize("basis", ["legendre", "chebyshev", "fourier"])
+@pytest.mark.parametrize("given", ["nothing", "interval", "weights"])
+def test_interval_and_weights_come_from_the_sensors(basis: str, interval: tuple[float, float], given: str):
+    """The third function has the coefficients (0, 0, 1, 0, 0) wherever its sensors are."""
+    low, high = interval
+    gauss, weights = quadrature(basis, 41, interval)
+    even = np.linspace(low, high, 41, endpoint=basis != "fourier")
+    for x in [gauss] if given == "weights" else [gauss, even]:
+        values = THIRD[basis]((2 * x - low - high) / (high - low))[None]
+        w = weights if given == "weights" else None
+        found = coefficients(values, basis, x[:, None], w, 5, interval if given == "interval" else None)
+        # Positions near 1e6 have few digits after the point.
+        assert np.abs(found - [[0, 0, 1, 0, 0]]).max() < 1e-13 * (1 + abs(low))
+
+
+@pytest.mark.parametrize("basis", ["legendre", "chebyshev"])
+def test_computed_weights_converge_on_uneven_sensors(basis: str):
+    """<e^t, psi_1> at random sensors, against the recurrences of Bessel functions and sinh."""
+    exact = {
+        "legendre": [np.sqrt(2) * np.sinh(1), np.sqrt(6) / np.e],
+        "chebyshev": [np.sqrt(np.pi) * i0(1.0), np.sqrt(2 * np.pi) * i1(1.0)],
+    }[basis]
+    rng = np.random.default_rng(0)
+    errors: list[float] = []
+    for count in (20, 80, 320):
+        t = np.concatenate([[-1], np.sort(rng.uniform(-1, 1, count)), [1]])
+        errors.append(float(np.abs(coefficients(np.exp(t)[None], basis, t[:, None], None, 2)[0] - exact).max()))
+    assert errors[2] < errors[0] / 50  # second order would be 256
+    assert errors[2] < 1e-4
+
+
+def test_weights_of_cell_centres_give_the_cells():
+    """A midpoint rule: the weights say that the interval is half a cell longer at both ends."""
+    x = (np.arange(400) + 0.5) / 40
+    values = THIRD["legendre"](x / 5 - 1)[None]
+    found = coefficients(values, "legendre", x[:, None], np.full(400, 1 / 40), 5)
+    assert np.abs(found - [[0, 0, 1, 0, 0]]).max() < 1e-4
+
+
+@pytest.mark.parametrize("with_weights", [False, True])
+def test_tensor_products_on_a_grid(with_weights: bool):
+    """psi_1(x) psi_2(y) on [0, 1] x [0, 4], sensors in any order: one coefficient is 1."""
+    x, w = quadrature("legendre", 8, (0.0, 1.0))
+    y, v = quadrature("legendre", 7, (0.0, 4.0))
+    grid = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
+    order = np.random.default_rng(0).permutation(len(grid))
+    values = np.sqrt(1.5) * (2 * grid[:, 0] - 1) * THIRD["legendre"](grid[:, 1] / 2 - 1)
+    weights = np.outer(w, v).ravel()[order] if with_weights else None
+    found = coefficients(values[None, order], "legendre", grid[order], weights, 3)
+    assert np.abs(found[0] - np.eye(9)[1 * 3 + 2]).max() < 1e-13
+
+
+def test_scattered_sensors_need_weights():
+    sensors = np.random.default_rng(0).uniform(size=(20, 2))
+    with pytest.raises(DataError, match=r"sensors on a grid.*give sensor_weights"):
+        basis_coefficients("legendre", sensors, None, 2)
 
 
 def test_basis_inputs_take_sensors_and_weights_from_the_data():
@@ -110,16 +209,14 @@ def test_basis_inputs_take_sensors_and_weights_from_the_data():
     assert np.allclose(features, expected, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("missing", ["weights", "sensors", "second input"])
-def test_basis_inputs_say_what_they_need(missing: str):
-    sensors, weights = np.zeros((2, 1)), np.ones(2)
-    function = InputFunction(
-        np.ones((12, 2)),
-        None if missing == "sensors" else sensors,
-        None if missing == "weights" else weights,
-    )
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [("sensors", "the coordinates of the sensors"), ("second input", "one input function, got 2")],
+)
+def test_basis_inputs_say_what_they_need(missing: str, words: str):
+    function = InputFunction(np.ones((12, 2)), None if missing == "sensors" else np.zeros((2, 1)), np.ones(2))
     more = {"g": np.ones((12, 1))} if missing == "second input" else {}
-    with pytest.raises(DataError, match=r"inputs\['f'\].*sensors and sensor_weights"):
+    with pytest.raises(DataError, match=rf"inputs\['f'\].*{words}"):
         BasisInputs("legendre", 2).fit(with_inputs(waves(), f=function, **more))
 
 

@@ -346,10 +346,14 @@ def test_16_the_sum_telescopes_and_the_vector_inequality_is_used_once():
 # -- 17: input spaces
 
 
-def test_17_grid_values_of_slopes_up_to_one_are_constant():
-    """20 steps and 100 sensors: neighbours are closer than a step, so no member of X goes from one to the next."""
+def test_17_grid_values_of_slopes_up_to_one_are_equal():
+    """20 steps and 100 sensors: neighbours are closer than a step, so no member of X goes from one to the next.
+
+    Between sensors with equal values a member leaves them by at most half the distance.
+    """
     space, steps = SlopeBall(100), 20
     assert np.diff(space.sensors).max() == pytest.approx(0.0312, abs=1e-4)
+    assert max(np.diff(space.sensors).max() / 2, 1 - space.sensors.max()) < 0.016
     assert np.diff(space.sensors).max() < 2 / steps
     constants = np.linspace(-1, 1, steps + 1)[:, None] * np.ones(len(space.knots))
     nearest = space.distances(space.knots[None], constants).min()  # of f(x) = x
@@ -395,3 +399,55 @@ def test_17_rate_in_the_number_of_functions_depends_on_the_sensors(degree: int, 
     slope = np.polyfit(np.log(counts), np.log(2 / cells), 1)[0]
     assert -slope == pytest.approx(rate, abs=1e-3)
     assert -slope == pytest.approx(1 / (degree + 1), rel=0.05)
+
+
+# -- 19 to 21: bases and sensors in the bound
+
+
+def legendre(y: np.ndarray, count: int) -> np.ndarray:
+    """Legendre polynomials, orthonormal for the probability dy / 2 on [-1, 1]."""
+    return np.polynomial.legendre.legvander(y, count - 1) * np.sqrt(2 * np.arange(count) + 1)
+
+
+def test_19_coefficients_at_sensors_are_not_those_in_l2():
+    """u is in the span, so that both bases represent it exactly."""
+    c = 1 / np.arange(1, 7)
+    medians: list[float] = []
+    for count in (100, 1000, 10_000):
+        found: list[float] = []
+        for seed in range(51):
+            Phi = legendre(np.random.default_rng(seed).uniform(-1, 1, count), 6) / np.sqrt(count)
+            Q, R = np.linalg.qr(Phi)
+            u = Phi @ c
+            at_sensors = np.sign(np.diag(R)) * (Q.T @ u)  # R* A*, signs as in the limit
+            assert np.linalg.norm((Q * np.sign(np.diag(R))) @ at_sensors - u) < 1e-13 * np.linalg.norm(u)
+            found.append(float(np.linalg.norm(at_sensors - c) / np.linalg.norm(c)))
+        medians.append(float(np.median(found)))
+    np.testing.assert_allclose(medians, [8.7e-2, 2.7e-2, 6.9e-3], rtol=0.05)
+    assert np.log10(medians[0] / medians[2]) / 2 == pytest.approx(0.5, abs=0.1)
+
+
+def test_20_the_first_terms_are_not_the_best():
+    c = np.zeros(10)
+    c[7] = 1.0
+    truncated = np.where(np.arange(10) <= 5, c, 0)
+    best = np.where(np.argsort(np.argsort(-np.abs(c))) <= 5, c, 0)  # six terms as well
+    assert np.linalg.norm(c - truncated) == 1.0
+    assert np.linalg.norm(c - best) == 0.0
+
+
+def test_21_finite_for_every_trunk_is_not_bounded_over_all():
+    """1 and a hat of half-width w, a trunk of width 1 with three ReLUs: K_N = 1 + (1 - w/2)^2 / (w/3 - w^2/4)."""
+    found: list[float] = []
+    for w in (0.1, 0.01):
+        y = (np.arange(400_000) + 0.5) / 200_000 - 1
+        hat = np.maximum(y + w, 0) - 2 * np.maximum(y, 0) + np.maximum(y - w, 0)
+        Phi = np.column_stack([np.ones_like(y), hat / w])
+        values = QR()(Phi).values
+        found.append(float((values**2).sum(axis=1).max()))
+        assert found[-1] == pytest.approx(1 + (1 - w / 2) ** 2 / (w / 3 - w**2 / 4), rel=1e-3)
+    np.testing.assert_allclose(found, [30.3, 300], rtol=0.01)
+    kappa = (3 * np.log(1.5) - 1) / 4  # r_t = 1
+    m = np.arange(10, 100_000)
+    needed = [m[np.argmax(kappa * m / np.log(m) >= K)] for K in found]
+    np.testing.assert_allclose(needed, [4.7e3, 6.1e4], rtol=0.02)

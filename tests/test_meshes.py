@@ -5,7 +5,7 @@ import pytest
 
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.problems.generate import get_problem
-from trunkfirst.problems.meshes import Triangulation, grid_square, triangulate_square
+from trunkfirst.problems.meshes import Triangulation, fitted_square, grid_square, triangulate_square
 
 PAPER_SIZES = [
     ("nonlinear-conductivity", 2049),
@@ -103,3 +103,18 @@ def test_meshes_cannot_be_written():
 def test_too_small_meshes_are_refused(make, size: int):
     with pytest.raises(ValueRangeError, match="at least"):
         make(size)
+
+
+@pytest.mark.parametrize("cells", [16, 64, 128])
+def test_no_triangle_of_a_fitted_mesh_crosses_the_circle(cells: int):
+    mesh = fitted_square(cells, 0.5)
+    radii = np.hypot(*np.moveaxis(mesh.points[mesh.triangles], -1, 0))
+    is_inside, is_outside = (radii < 0.5 - 1e-12).any(axis=1), (radii > 0.5 + 1e-12).any(axis=1)
+    assert not (is_inside & is_outside).any()
+    assert mesh.areas.min() > 0
+    assert mesh.areas.sum() == pytest.approx(4, rel=1e-12)
+    assert angles(mesh).min() > 25
+    # The triangles inside are the polygon, no more and no less.
+    around = int((np.abs(np.hypot(*mesh.points.T) - 0.5) < 1e-12).sum())
+    polygon = around / 2 * 0.25 * np.sin(2 * np.pi / around)
+    assert mesh.areas[~is_outside].sum() == pytest.approx(polygon, rel=1e-12)

@@ -339,3 +339,11 @@ def test_grids_are_nested(name: str, tmp_path: Path):
     assert np.array_equal(fine.points[is_shared], coarse.points)
     assert np.allclose(fine.outputs[:, is_shared], coarse.outputs, rtol=1e-12)
     assert np.abs(fine.points).max() == 1
+
+
+def test_a_problem_can_be_given_as_an_instance(tmp_path: Path):
+    fitted = DiscontinuousConductivity(is_fitted=True)
+    made = [make_data(problem, samples=2, cache=tmp_path) for problem in (fitted, fitted.name, fitted)]
+    assert np.array_equal(made[0].flat_inputs, made[2].flat_inputs)
+    assert not np.array_equal(made[0].flat_inputs, made[1].flat_inputs)
+    assert len(list(tmp_path.iterdir())) == 2  # two caches that do not mix

@@ -3,10 +3,16 @@
 import numpy as np
 import pytest
 
-from trunkfirst.problems.discontinuous_conductivity import bottom_flux, disk_diffusion, in_disk
+from trunkfirst.problems.discontinuous_conductivity import (
+    DiscontinuousConductivity,
+    bottom_flux,
+    disk_diffusion,
+    in_disk,
+    values_at,
+)
 from trunkfirst.problems.finite_elements import p1_basis, solve_poisson, sum_elements, to_skfem
 from trunkfirst.problems.generate import get_problem
-from trunkfirst.problems.meshes import Triangulation, grid_square, triangulate_square
+from trunkfirst.problems.meshes import Triangulation, fitted_square, grid_square, triangulate_square
 from trunkfirst.problems.nonlinear_darcy import QuadraticDarcy, coarse_profiles, fine_profiles
 from trunkfirst.problems.nonlinear_problems import MultipleInputs
 
@@ -164,12 +170,13 @@ def test_discontinuous_problem_at_beta_one_is_linear():
     assert np.abs(p - (problem.mesh.points[:, 1] - 1)).max() < 1e-11
 
 
+@pytest.mark.parametrize("is_fitted", [False, True], ids=["grid", "fitted"])
 @pytest.mark.parametrize("beta", [0.01, 1.0, 3.0, 10.0])
-def test_flux_balance(beta: float):
+def test_flux_balance(beta: float, is_fitted: bool):
     """What leaves at the bottom enters at the top, at every height in between, and none through the sides."""
-    operator, mesh = disk_diffusion(65), get_problem("discontinuous-conductivity").mesh
-    coefficients = np.array([1.0, beta])
-    p, residual = operator.solve(coefficients, bottom_flux(65))
+    mesh = DiscontinuousConductivity(is_fitted).mesh
+    operator, coefficients = disk_diffusion(mesh), np.array([1.0, beta])
+    p, residual = operator.solve(coefficients, bottom_flux(mesh))
     parts = operator.contributions(coefficients, p).ravel()
     reactions = sum_elements(operator.corners, len(p)) @ parts  # kappa dp/dn, weighted by phi_i
     is_top, is_bottom = mesh.points[:, 1] == 1, mesh.points[:, 1] == -1
@@ -191,6 +198,39 @@ def _vertical_slopes(corners):
     return (
         np.stack([x[:, 2] - x[:, 1], x[:, 0] - x[:, 2], x[:, 1] - x[:, 0]], axis=1) / (ux * vy - uy * vx)[:, None]
     )
+
+
+@pytest.mark.parametrize("beta", [0.01, 10.0])
+def test_a_fitted_mesh_is_of_second_order_and_the_staircase_is_not_near(beta: float):
+    """At the 65 x 65 nodes, in the relative l2 norm; the reference is extrapolated from the two finest meshes."""
+    grid, a = grid_square(65), np.array([1.0, beta])
+
+    def solved(mesh: Triangulation) -> np.ndarray:
+        return disk_diffusion(mesh).solve(a, bottom_flux(mesh))[0]
+
+    meshes = {cells: fitted_square(cells, 0.5) for cells in (32, 64, 128)}
+    p = {cells: values_at(mesh, grid) @ solved(mesh) for cells, mesh in meshes.items()}
+    exact = p[128] + (p[128] - p[64]) / 3
+    errors = {cells: np.linalg.norm(p[cells] - exact) / np.linalg.norm(exact) for cells in meshes}
+    assert (
+        np.log2(errors[32] / errors[64]) > 1.85
+    )  # on 32 cells most nodes of the grid are between those of the mesh
+    assert errors[128] < 3e-4
+    staircase = np.linalg.norm(solved(grid) - exact) / np.linalg.norm(exact)
+    assert staircase == pytest.approx({0.01: 4.4e-3, 10.0: 9.1e-3}[beta], rel=0.05)
+
+
+def test_fitted_data_have_the_layout_of_the_paper():
+    problem, beta = DiscontinuousConductivity(is_fitted=True), np.array([[1.0], [4.0]])
+    data = problem.assemble(beta, problem.solve(beta))
+    plain = get_problem("discontinuous-conductivity")
+    other = plain.assemble(beta, plain.solve(beta))
+    assert np.array_equal(data.outputs, other.outputs)
+    assert np.array_equal(data.triangles, other.triangles)
+    assert data.inputs["pressure"].grid_shape == (65, 65)
+    difference = np.abs(data.flat_inputs - other.flat_inputs).max(axis=1)
+    assert difference[0] < 1e-11  # y - 1 is linear
+    assert 1e-3 < difference[1] < 1e-1
 
 
 def test_more_conductive_disk_lowers_the_pressure_drop():

@@ -23,6 +23,7 @@ from trunkfirst.evaluation import evaluate, kernel_baseline
 from trunkfirst.fields import Fields, Searched
 from trunkfirst.fitting import fit_method
 from trunkfirst.losses import BilinearProblem, make_loss
+from trunkfirst.minimisers.adam import Adam
 from trunkfirst.minimisers.lbfgs import LBFGS
 from trunkfirst.minimisers.separable import SeparableProblem
 from trunkfirst.monolithic import MonolithicProjected
@@ -290,3 +291,24 @@ def test_a_branch_searched_on_some_samples_is_as_good_on_all():
         )
         losses = [network.fit(*arrays, key=jr.key(seed)).loss for seed in (2, 3, 4)]
     assert np.median(losses) < 2e-6  # of one seed alone a search says little
+
+
+@pytest.mark.parametrize("start", ["normal", "zeros"])
+def test_the_start_of_free_coefficients_is_a_setting(start: str):
+    """With a rate of next to nothing A stays where it starts; 12 functions and a constant: variance 1 / 13."""
+    size = 13**-0.5 if start == "normal" else 0.0
+    step1 = JointTrunk(**TRUNK, start=start, minimiser=Adam(first_rate=1e-12), iterations=1)
+    with jax.enable_x64(True):
+        A = step1.fit(as_fields(waves()), dtype=np.dtype(np.float64), key=jr.key(0)).coefficients
+    assert A.std() == pytest.approx(size, rel=0.15, abs=1e-11)
+    assert np.abs(A.mean()) <= 3 * size / np.sqrt(A.size) + 1e-11
+
+
+def test_zeros_learn_as_well():
+    """The gradient in A does not vanish where A is zero, the one in the trunk does."""
+    losses: dict[str, float] = {}
+    with jax.enable_x64(True):
+        for start in ("normal", "zeros"):
+            step1 = JointTrunk(**TRUNK, start=start, iterations=300)
+            losses[start] = step1.fit(as_fields(waves()), dtype=np.dtype(np.float64), key=jr.key(0)).loss
+    assert losses["zeros"] < 2 * losses["normal"]

@@ -136,3 +136,22 @@ def test_missing_files_leave_figures_out(tmp_path: Path, missing: tuple[str, ...
     for title in left_out:
         assert re.search(f"“{title}.*” is left out: ", page)
     assert page.count("is left out: ") >= len(left_out)
+
+
+def test_histograms_count_every_seed_on_its_own(tmp_path: Path):
+    page = write_report(write_comparison(tmp_path)).read_text()
+    assert "Counted: 5 errors for each of 2 seeds of two-step (2ST)" in page
+    assert "one outline for each seed" in page
+
+
+def test_one_seed_is_said_where_its_mean_is_left_out(tmp_path: Path):
+    page = write_report(write_run(tmp_path / "run")).read_text()
+    assert "“Mean error over seeds” is left out: it needs several seeds" in page
+
+
+def test_the_geometry_has_the_labels_of_the_paper(tmp_path: Path):
+    folder = write_run(tmp_path / "run", problem="discontinuous-conductivity")
+    assert "Γ_D₁" in write_report(folder).read_text()
+    drawn = (folder / "figures" / "geometry.svg").read_text()
+    assert drawn.count("Γ") == 4
+    assert drawn.count("Ω") == 2

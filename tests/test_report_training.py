@@ -80,15 +80,53 @@ def test_stages_of_a_trunk_are_one_curve(tmp_path: Path):
     np.testing.assert_allclose(run.clock["trunk"].places[[1, 3]], [1.3, 2.0])
 
 
-def test_the_caption_says_where_the_smallest_loss_rises(tmp_path: Path):
-    folder = write_run(tmp_path / "run")
-    assert "A thick line rises" not in write_report(folder).read_text()
+_TWO_STAGES = (
+    ("trunk", 1, 0.5),
+    ("trunk", 2, 0.25),
+    ("trunk, ridge 1e-05", 3, 0.4),
+    ("trunk, ridge 1e-05", 4, 0.3),
+)
+
+
+def with_stages(folder: Path) -> Path:
     lines = [
         {"stage": stage, "iteration": i, "loss": loss, "best_loss": loss, "seconds": 1.0}
-        for stage, i, loss in (("trunk", 1, 0.5), ("trunk", 2, 0.25), ("trunk, ridge 1e-05", 3, 0.4))
+        for stage, i, loss in _TWO_STAGES
     ]
     (folder / "history.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    assert "A thick line rises where a new stage" in write_report(folder).read_text()
+    return folder
+
+
+def test_stages_of_a_trunk_have_their_own_smallest_losses(tmp_path: Path):
+    parts = read_run(with_stages(write_run(tmp_path / "run"))).history["trunk"].parts()
+    assert [part.places.tolist() for part in parts] == [[1, 2], [3, 4]]
+    assert all((np.diff(part.best_losses) <= 0).all() for part in parts)
+
+
+def test_the_caption_says_what_changes_where(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    assert "begins anew" not in write_report(folder).read_text()
+    page = text_of(write_report(with_stages(folder)).read_text())
+    assert "so the thick line begins anew in each (dotted lines): ridge 1e-05 from iteration 3." in page
+    assert "kinks" not in page
+    assert "starts, of which" not in page
+    text = '[method]\nweights = "relative"\n[method.trunk]\nactivation = "relu"\nstarts = 8\np = 1.0\n'
+    (folder / "config.toml").write_text(text)
+    page = text_of(write_report(folder).read_text())
+    for words in (
+        "kinks of the ReLU trunk are rounded",
+        "from 8 starts",
+        "samples are weighted by relative error",
+    ):
+        assert words in page
+    assert "Mean of |error| to the power 1" in (folder / "figures" / "trunk-loss.svg").read_text()
+
+
+def test_a_line_over_seeds_may_rise(tmp_path: Path):
+    compared = write_comparison(tmp_path)
+    for folder in compared.glob("two-step-seed*"):
+        with_stages(folder)
+    assert "a line may rise where a new one begins" in text_of(write_report(compared).read_text())
 
 
 def test_means_over_seeds_end_with_the_shortest(tmp_path: Path):
@@ -247,10 +285,12 @@ def with_anls(folder: Path, **arrays: np.ndarray) -> Path:
 def test_active_neurons_and_the_paper(tmp_path: Path, problem: str, is_there: bool):
     folder = with_anls(write_run(tmp_path / "run", problem=problem), test_errors=np.array([2e-3, 4e-3]))
     page = write_report(folder).read_text()
-    assert "Branch loss against iterations. two-step (2ST) ends at 3.00e-5." in page
-    assert "Mean test error against iterations. two-step (2ST) ends at 4.00e-3." in page  # not the best, the last
-    drawn = (folder / "figures" / "anls-loss.svg").read_text()
-    assert ("paper, 1.02e-5" in drawn) == is_there
+    assert "branch loss of two-step (2ST) ends at 3.00e-5; " in page
+    assert "mean test error of two-step (2ST) ends at 4.00e-3." in page  # not the best, the last
+    drawn = (folder / "figures" / "anls.svg").read_text()
+    assert "mean test error" in drawn
+    assert ("paper, branch loss 1.02e-5" in drawn) == is_there
+    assert ("paper, test error 4.14e-4" in drawn) == is_there
     assert ("branch loss of 1.02e-5 within 100 iterations" in text_of(page)) == is_there
 
 
@@ -259,7 +299,7 @@ def test_active_neurons_of_several_seeds(tmp_path: Path):
     for folder in compared.glob("two-step-seed*"):
         with_anls(folder)
     write_report(compared)
-    assert (compared / "figures" / "anls-error.svg").is_file()
+    assert (compared / "figures" / "anls.svg").is_file()
 
 
 @pytest.mark.parametrize("change_of", [{"test_errors": np.ones(3)}, {"iterations": np.ones((2, 2))}])

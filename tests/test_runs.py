@@ -20,8 +20,10 @@ from trunkfirst.files.text_files import read_json
 from trunkfirst.networks.operator import load
 from trunkfirst.presets import preset_method
 from trunkfirst.progress import Silent
+from trunkfirst.records import Claim
 from trunkfirst.run_data import RunData
-from trunkfirst.runs.compare import check_claims, compare
+from trunkfirst.runs.claims import check_claims
+from trunkfirst.runs.compare import compare
 from trunkfirst.runs.config import RunConfig, load_config, make_config, nested
 from trunkfirst.runs.run import Outcome, run
 from trunkfirst.settings import merge, to_values
@@ -318,7 +320,8 @@ def test_a_monolithic_method_shares_no_step_1(compared: Any):
 def fake(method: str, **sections: dict[str, float]) -> Any:
     metrics = {"trunk": {"loss": 1.0}, "branch": None, "test": None, **sections}
     config = SimpleNamespace(method=SimpleNamespace(name=method))
-    return SimpleNamespace(config=config, metrics=metrics, result=SimpleNamespace(evaluation=None), test_data=None)
+    result = SimpleNamespace(evaluation=None)
+    return SimpleNamespace(config=config, metrics=metrics, result=result, test_data=None, folder=Path("nowhere"))
 
 
 @pytest.mark.parametrize("problem", ["nonlinear-conductivity", "discontinuous-conductivity", "multiple-inputs"])
@@ -345,6 +348,64 @@ def test_claims_take_the_mean_over_seeds():
     )
     assert "2.00e-07 against 1.00e-05" in claim.ours
     assert claim.holds
+
+
+@pytest.mark.parametrize(
+    ("with_qr", "without", "holds"), [(1e-9, 1e-6, True), (3.6e-10, 3.0e-11, False), (1e-6, 1e-3, False)]
+)
+def test_branch_losses_are_compared_as_printed(with_qr: float, without: float, holds: bool):
+    """Relative to the targets the first is below the second in all cases; the claim is about the losses."""
+    outcomes = [
+        fake("two-step", branch={"loss": with_qr, "relative_loss": 1e-12}),
+        fake("two-step-without-qr", branch={"loss": without, "relative_loss": 1e-9}),
+    ]
+    assert judged(check_claims("nonlinear-conductivity", outcomes), "branch loss reaches") == holds
+
+
+def judged(claims: list[Claim], words: str) -> bool | None:
+    (found,) = (claim.holds for claim in claims if words in claim.claim)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("problem", "words", "error", "holds"),
+    [
+        ("nonlinear-conductivity", "close to its own conditional optimum", 1.5e-3, True),
+        ("nonlinear-conductivity", "close to its own conditional optimum", 5e-3, False),
+        ("discontinuous-conductivity", "far from its own optimum", 1e-1, True),
+        ("discontinuous-conductivity", "far from its own optimum", 1.5e-3, False),
+    ],
+)
+def test_monolithic_is_compared_with_its_own_optimum(problem: str, words: str, error: float, holds: bool):
+    numbers = {"mean_relative_l2": error, "optimal_mean_relative_l2": 1e-3}
+    assert judged(check_claims(problem, [fake("monolithic", test=numbers)]), words) == holds
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(20.0, True), (5.0, False)])
+def test_absolute_errors_are_compared_at_the_smallest_beta(factor: float, holds: bool):
+    targets = np.zeros((2, 3))
+    test = SimpleNamespace(labels={"beta": np.array([9.0, 5.0])}, outputs=targets)
+
+    def with_error(method: str, error: float) -> Any:
+        outcome = fake(method)
+        predictions = targets + np.array([[1.0], [error]])  # the first sample has a larger beta
+        outcome.result.evaluation = SimpleNamespace(predictions=predictions)
+        outcome.test_data = test
+        return outcome
+
+    outcomes = [with_error("two-step", 1e-3), with_error("monolithic", -factor * 1e-3)]
+    assert judged(check_claims("nonlinear-conductivity", outcomes), "smallest test beta") == holds
+
+
+@pytest.mark.parametrize(("early", "holds"), [(1.2e-4, True), (9e-4, False)])
+def test_active_neurons_saturate(tmp_path: Path, early: float, holds: bool):
+    outcome = fake("two-step")
+    outcome.folder = tmp_path
+    errors = {"iterations": [10, 20, 100], "branch_losses": [1, 1, 1], "test_errors": [5e-2, early, 1e-4]}
+    np.savez(tmp_path / "anls.npz", **{name: np.array(values) for name, values in errors.items()})
+    claims = check_claims("discontinuous-conductivity", [outcome])
+    assert judged(claims, "active neurons") == holds
+    assert any("after 20, 1.00e-04 after 100" in claim.ours for claim in claims)
 
 
 def test_no_claims_for_other_problems():

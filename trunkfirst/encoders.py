@@ -9,7 +9,7 @@ import dataclasses as dc
 import functools as ft
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -18,7 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
+from pydantic import BeforeValidator
 
+from .basis_inputs import Interval, checked_interval, coefficient_matrix
 from .data.sample_weights import relative_weights
 from .data.scattered_data import AnyData, ScatteredData
 from .errors import DataError, SettingError, UnknownNameError
@@ -205,32 +207,6 @@ class QuadratureProjection(AbstractEncoder):
         return inputs @ self.matrix
 
 
-def _legendre(x: np.ndarray, count: int) -> np.ndarray:
-    return np.polynomial.legendre.legvander(x, count - 1) * np.sqrt(np.arange(count) + 0.5)
-
-
-def _chebyshev(x: np.ndarray, count: int) -> np.ndarray:
-    values = np.polynomial.chebyshev.chebvander(x, count - 1) * np.sqrt(2 / np.pi)
-    values[:, 0] /= np.sqrt(2)
-    return values
-
-
-def _fourier(x: np.ndarray, count: int) -> np.ndarray:
-    orders = (np.arange(count) + 1) // 2
-    angles = np.pi * orders * x[:, None]
-    values = np.where(np.arange(count) % 2 == 1, np.sin(angles), np.cos(angles))
-    values[:, 0] = np.sqrt(0.5)
-    return values
-
-
-# Orthonormal on [-1, 1]; Chebyshev's inner product has the weight 1 / sqrt(1 - x^2).
-BASES: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
-    "legendre": _legendre,
-    "chebyshev": _chebyshev,
-    "fourier": _fourier,
-}
-
-
 @record
 class AbstractInputs(abc.ABC):
     """How inputs are encoded: a record whose `fit` returns an encoder."""
@@ -346,15 +322,22 @@ class PredictiveInputs(AbstractInputs):
 
 @record
 class BasisInputs(AbstractInputs):
-    """The first `count` coefficients of an input function on `interval` in an orthonormal basis.
+    """The first `count` coefficients of an input function in an orthonormal basis on an interval or a box.
 
-    The sensor weights of the data are the quadrature weights of the basis' own inner product: Gauss-Legendre
-    weights for Legendre, pi / count at Gauss-Chebyshev points, equal weights on a periodic grid for Fourier.
+    Functions of several coordinates have the tensor products of the first `count` functions of each. The sensor
+    weights of the data are the quadrature weights of the basis' own inner product: Gauss-Legendre weights for
+    Legendre, pi / sensors at Gauss-Chebyshev points, equal weights on a periodic grid for Fourier. Where the data
+    have none, they are computed. Where `interval` is left out, it follows from the sensors: both ends are sensors,
+    or they are Gauss points; for Fourier equidistant sensors are one period without its end.
     """
 
     basis: Literal["legendre", "chebyshev", "fourier"] = Field(description="legendre, chebyshev or fourier")
-    count: int = Field(ge=1, description="how many coefficients")
-    interval: tuple[float, float] = Field(default=(-1.0, 1.0), description="where the function is given")
+    count: int = Field(ge=1, description="how many coefficients, in each coordinate")
+    interval: Annotated[Interval | tuple[Interval, ...] | None, BeforeValidator(checked_interval)] = Field(
+        default=None,
+        description="where the function is given, `[low, high]` or a pair for each coordinate; "
+        "from the sensors if left out",
+    )
     kind: Literal["basis"] = kind_field("basis")
 
     def __str__(self) -> str:
@@ -362,30 +345,25 @@ class BasisInputs(AbstractInputs):
 
     def fit(self, data: AnyData) -> AbstractEncoder:
         (name, function), *others = data.inputs.items()
-        if others or function.sensors is None or function.sensor_weights is None:
+        if others:
             raise DataError(
-                f"inputs[{name!r}]: basis coefficients need one input function with sensors and sensor_weights"
+                f"inputs[{name!r}]: basis coefficients need one input function, got {1 + len(others)}; "
+                "set inputs of kind per-input, with an encoding for each"
             )
+        if function.sensors is None:
+            raise DataError(f"inputs[{name!r}]: basis coefficients need the coordinates of the sensors")
         return basis_coefficients(self.basis, function.sensors, function.sensor_weights, self.count, self.interval)
 
 
 def basis_coefficients(
     basis: str,
     sensors: Float[np.ndarray, "sensors coordinates"],
-    sensor_weights: Float[np.ndarray, " sensors"],
+    sensor_weights: Float[np.ndarray, " sensors"] | None,
     count: int,
-    interval: tuple[float, float] = (-1.0, 1.0),
+    interval: Interval | Sequence[Interval] | None = None,
 ) -> QuadratureProjection:
-    """An encoder to the first `count` coefficients in a basis orthonormal on `interval`."""
-    if basis not in BASES:
-        raise UnknownNameError("basis", basis, tuple(BASES))
-    if sensors.shape[1] != 1:
-        raise DataError(f"sensors: a {basis} basis needs one coordinate, got {sensors.shape[1]}")
-    low, high = interval
-    x = (2 * sensors[:, 0] - low - high) / (high - low)
-    # Chebyshev's weights pi / count belong to [-1, 1] already; the others integrate over the interval.
-    stretch = 1.0 if basis == "chebyshev" else 2 / (high - low)
-    return QuadratureProjection(BASES[basis](x, count) * sensor_weights[:, None] * stretch)
+    """An encoder to the first `count` coefficients (in each coordinate): see `coefficient_matrix`."""
+    return QuadratureProjection(coefficient_matrix(basis, sensors, sensor_weights, count, interval))
 
 
 @record

@@ -123,14 +123,16 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
     """The first error in words; places inside a union carry its tag, which is no key."""
     found: list[Any] = error.errors()
     first = next((each for each in found if each["type"] in _UNKNOWN_KEY), found[0])
-    key, owner = _locate(first["loc"], record_type, values)
+    key, owner, options = _locate(first["loc"], record_type, values)
     name = ".".join(key)
     if first["type"] in _UNKNOWN_KEY:
-        known = (
-            [field.name for field in dc.fields(owner) if field.name != "kind"] if dc.is_dataclass(owner) else []
-        )
+        known = _names(owner)
+        others = [kind for option in options if key[-1] in _names(option) and (kind := kind_of(option))]
         close = difflib.get_close_matches(key[-1], known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
+        if others:
+            of = " or ".join(f"{'.'.join([*key[:-1], 'kind'])} = {kind}" for kind in others)
+            hint = f"{kind_of(owner)} has none, set {of}; "
         return SettingError(f"there is no setting {name!r}; {hint}known here: {', '.join(known)}")
     if first["type"] == "union_tag_invalid":
         expected = first["ctx"]["expected_tags"].replace("'", "").split(", ")
@@ -146,10 +148,17 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
     return ValueRangeError(f"setting {name} is {first['input']!r}: {first['msg'].lower()}")
 
 
-def _locate(place: tuple[int | str, ...], record_type: Any, values: Any) -> tuple[list[str], Any]:
-    """The keys on the path to an error, and the record type that owns the last of them."""
+def _names(record_type: Any) -> list[str]:
+    """The settings of a record type, without its kind."""
+    is_record = dc.is_dataclass(record_type)
+    return [field.name for field in dc.fields(record_type) if field.name != "kind"] if is_record else []
+
+
+def _locate(place: tuple[int | str, ...], record_type: Any, values: Any) -> tuple[list[str], Any, list[Any]]:
+    """The keys on the path to an error, the record type that owns the last, and the types it could have been."""
     keys: list[str] = []
     owner: Any = record_type
+    options: list[Any] = []
     names = _positional(owner)
     is_tag = False  # of a union; it may have the name of a key
     for part in place:
@@ -159,11 +168,12 @@ def _locate(place: tuple[int | str, ...], record_type: Any, values: Any) -> tupl
         if is_tag:
             continue
         if keys:
-            owner = _member(owner, keys[-1], values)
+            options = _options(owner, keys[-1])
+            owner = _member(options, values)
         keys.append(str(part))
         values = values.get(part) if isinstance(values, dict) else getattr(values, str(part), None)
         values = {"kind": values} if isinstance(values, str) else values
-    return keys, owner
+    return keys, owner, options
 
 
 def _positional(record_type: Any) -> list[str]:
@@ -171,12 +181,15 @@ def _positional(record_type: Any) -> list[str]:
     return [field.name for field in dc.fields(record_type) if not field.kw_only]
 
 
-def _member(owner: Any, name: str, values: Any) -> Any:
-    """The record type in field `name` of `owner` that the kind in `values` names."""
+def _options(owner: Any, name: str) -> list[Any]:
+    """The record types that field `name` of `owner` takes."""
     if not dc.is_dataclass(owner):
-        return None
-    annotation = typing.get_type_hints(owner, include_extras=True).get(name)
-    options = record_types(annotation)
+        return []
+    return record_types(typing.get_type_hints(owner, include_extras=True).get(name))
+
+
+def _member(options: list[Any], values: Any) -> Any:
+    """The record type among `options` that the kind in `values` names."""
     kind = values.get("kind") if isinstance(values, dict) else None
     return next((option for option in options if kind is None or kind_of(option) == kind), None)
 

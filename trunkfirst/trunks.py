@@ -84,12 +84,19 @@ class TrunkNetwork(AbstractTrunkNetwork):
 
 @record
 class JointTrunk(AbstractTrunkNetwork, AbstractTrunk):
-    """Step 1 as in the paper: trunk and A trained together on the mean of |A Phi^T - U|^p (train-trunk)."""
+    """Step 1 as in the paper: trunk and A trained together on the mean of |A Phi^T - U|^p (train-trunk).
+
+    The paper does not say how A starts: `start` is "normal", like a linear layer, so that A Phi^T is of the size
+    of Phi, or "zeros", with which A has no part that does not depend on the outputs.
+    """
 
     minimiser: Minimiser = Adam()
     iterations: int = Field(default=10_000, ge=1, description="iterations of the minimiser, at most")
     p: float = Field(default=2.0, ge=1, allow_inf_nan=False, description="power of the entrywise norm of the loss")
     batches: Batches = Batches()
+    start: Literal["normal", "zeros"] = Field(
+        default="normal", description="A at the start: normal numbers of variance 1 / (N + 1), or zeros"
+    )
     kind: Literal["joint"] = kind_field("joint")
 
     def fit(
@@ -102,8 +109,9 @@ class JointTrunk(AbstractTrunkNetwork, AbstractTrunk):
         trunk_key, matrix_key, run_key = jr.split(key, 3)
         trunk = self.make(fields, dtype=dtype, key=trunk_key)
         rows, functions = fields.rows, trunk.width + 1
-        # The paper does not say how A starts; like a linear layer, so that Phi A is of the size of Phi.
-        matrix = jr.normal(matrix_key, (rows, functions), dtype) / jnp.sqrt(jnp.asarray(functions, dtype))
+        matrix = jnp.zeros((rows, functions), dtype)
+        if self.start == "normal":
+            matrix = jr.normal(matrix_key, matrix.shape, dtype) / jnp.sqrt(jnp.asarray(functions, dtype))
         no_inputs = jnp.zeros((rows, 0), dtype)
         result = minimise(
             make_loss(fields, no_inputs, p=self.p, batches=self.batches, dtype=dtype),

@@ -49,7 +49,7 @@ def get_problem(name: str) -> AbstractProblem:
 
 
 def make_data(
-    name: str,
+    problem: str | AbstractProblem,
     *,
     samples: int | None = None,
     points: str | None = None,
@@ -60,7 +60,7 @@ def make_data(
     cache: Path | str | None = None,
     progress: Progress | None = None,
 ) -> OperatorData:
-    """Return the operator data of the problem called `name`, from the cache or newly solved.
+    """Return the operator data of a problem, by its name or as an instance, from the cache or newly solved.
 
     - `samples`: the number of samples; by default that of the paper.
     - `points`: None for the problem's own nodes; "random:M" for M independent uniform points on the square;
@@ -83,7 +83,7 @@ def make_data(
     >>> data.flat_inputs.shape, data.outputs.shape
     ((4, 3), (4, 81))
     """
-    problem = get_problem(name)
+    problem = get_problem(problem) if isinstance(problem, str) else problem
     if seed < 0 or (workers is not None and workers < 1):
         raise ValueRangeError(f"seed is {seed}, workers is {workers}; expected seed >= 0 and workers >= 1")
     if workers is not None and scheduler is not None:

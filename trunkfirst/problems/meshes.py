@@ -91,6 +91,23 @@ def grid_square(side: int, interval: tuple[float, float] = (-1.0, 1.0)) -> Trian
     return _frozen(Triangulation(np.stack([x.ravel(), y.ravel()], axis=1), triangles))
 
 
+@ft.cache
+def fitted_square(cells: int, radius: float) -> Triangulation:
+    """Return a mesh of (-1, 1)^2 with nodes on the circle of `radius` around the origin: no triangle crosses it.
+
+    It is the grid of `cells` x `cells`, without the nodes that are nearer to the circle than six tenths of its
+    width, and equidistant nodes on the circle instead. Its Delaunay triangles keep the chords of the circle,
+    because no node is in a disk that has a chord as diameter.
+    """
+    h = 2 / cells
+    grid = grid_square(cells + 1).points
+    around = max(int(np.ceil(2 * np.pi * radius / h)), 8)
+    angles = 2 * np.pi * np.arange(around) / around
+    circle = radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    kept = grid[np.abs(np.hypot(*grid.T) - radius) > 0.6 * h]
+    return _frozen(_delaunay(np.concatenate([kept, circle])))
+
+
 def _frozen(mesh: Triangulation) -> Triangulation:
     """Make the arrays read-only: cached meshes are shared."""
     mesh.points.flags.writeable = False

@@ -63,6 +63,8 @@ class AbstractBranchNetwork:
     ) -> Branch:
         """A new network from `features` to `coefficients`."""
         if self.skip or self.product or self.convolution:
+            if stacked:
+                raise SettingError("branch.stacked goes with neither skip nor product nor convolution; drop them")
             first, last = jr.split(key)
             module = self.make_features(features, layout, dtype=dtype, key=first)
             width = self.hidden[-1] + (features if self.skip else 0)

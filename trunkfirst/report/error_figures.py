@@ -107,12 +107,16 @@ def draw_errors(experiment: Experiment, wording: Wording) -> Drawn:
 
 
 def draw_mean_errors(experiment: Experiment, wording: Wording) -> Drawn:
-    """Mean over seeds with one standard deviation shaded; None for one seed or samples without a single label."""
+    """Mean over seeds with one standard deviation shaded; None for samples without a single label."""
     title = "Mean error over seeds"
     first = _first_tested(experiment)
     label = _only_label(next(iter(first.values()))) if first else None
-    if label is None or len(experiment.seeds) < 2:
+    if label is None:
         return None
+    if len(experiment.seeds) < 2:
+        return Omission(
+            title, "it needs several seeds, and here is one; compare with --seeds 5, as the paper does."
+        )
     groups = _repeated(experiment)
     if not groups:
         return Omission(title, "no method has finite errors of two seeds on the same test samples.")
@@ -184,34 +188,46 @@ def _positive(errors: Errors) -> Errors:
 
 
 def draw_histogram(experiment: Experiment) -> Drawn:
-    """Share of test samples by the order of magnitude of their error, all seeds together."""
+    """Number of test samples by the order of magnitude of their error, every seed on its own."""
     title = "Histogram of errors"
-    pooled: dict[str, Errors] = {}
+    found: dict[str, list[Errors]] = {}
     for run, evaluation in _tested(experiment):
-        found = np.log10(evaluation.errors[evaluation.errors > 0])
-        pooled[run.method] = np.concatenate([pooled.get(run.method, np.empty(0)), found])
-    pooled = {method: values for method, values in pooled.items() if len(values)}
-    if not pooled:
+        errors = np.log10(evaluation.errors[evaluation.errors > 0])
+        if len(errors):
+            found.setdefault(run.method, []).append(errors)
+    if not found:
         return Omission(title, _NO_ERRORS)
     figure, axes = new_figure()
-    _draw_bars(axes, pooled)
-    sizes = ", ".join(f"{len(values)} errors of {method_label(method)}" for method, values in pooled.items())
+    _draw_bars(axes, found)
+    sizes = ", ".join(f"{_counts(each)} of {method_label(method)}" for method, each in found.items())
+    several = "; one outline for each seed" if any(len(each) > 1 for each in found.values()) else ""
     caption = (
-        "Share of test samples by order of magnitude of the error: -3 on the axis is an error of 1.00e-3, and "
-        f"further left is better. Vertical lines: the median. Counted: {sizes}."
+        "Number of test samples by order of magnitude of the error: -3 on the axis is an error of 1.00e-3, and "
+        f"further left is better{several}. Vertical lines: the median. Counted: {sizes}."
     )
-    alt = f"Histogram of the decimal logarithm of relative test errors for {method_names(pooled)}."
+    alt = f"Histogram of the decimal logarithm of relative test errors for {method_names(found)}."
     return Panel(title, caption, (to_image(figure, "errors-histogram", alt, legend=2),))
 
 
-def _draw_bars(axes: Axes, pooled: dict[str, Errors]) -> None:
-    everything = np.concatenate(list(pooled.values()))
-    edges = np.histogram_bin_edges(everything, bins=min(50, max(10, len(everything) // 20)))
-    for method, values in pooled.items():
+def _counts(each: list[Errors]) -> str:
+    """`100 errors`, or `100 errors for each of 5 seeds`."""
+    sizes = sorted({len(errors) for errors in each})
+    counts = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
+    return f"{counts} errors" + (f" for each of {len(each)} seeds" if len(each) > 1 else "")
+
+
+def _draw_bars(axes: Axes, found: dict[str, list[Errors]]) -> None:
+    """Counts in common bins, so many as one seed of one method allows."""
+    everything = np.concatenate([errors for each in found.values() for errors in each])
+    largest = max(len(errors) for each in found.values() for errors in each)
+    edges = np.histogram_bin_edges(everything, bins=min(50, max(10, largest // 10)))
+    for method, each in found.items():
         style = method_style(method)
-        shares = 100 * np.histogram(values, edges)[0] / len(values)
-        axes.stairs(shares, edges, fill=True, alpha=0.25, color=style.colour, hatch=style.hatch)
         outline: Look = {"color": style.colour, "linestyle": style.line}
-        axes.stairs(shares, edges, **outline, linewidth=1.6, label=plain(style.name))
-        axes.axvline(float(np.median(values)), **outline, linewidth=1.2)
-    axes.set(xlabel="$\\log_{10}$ of the relative $\\ell_2$ error", ylabel="Share of test samples (%)")
+        for place, errors in enumerate(each):
+            counts = np.histogram(errors, edges)[0]
+            axes.stairs(counts, edges, fill=True, alpha=0.25 / len(each), color=style.colour, hatch=style.hatch)
+            label = None if place else plain(style.name)
+            axes.stairs(counts, edges, **outline, linewidth=1.6 if len(each) == 1 else 1.0, label=label)
+            axes.axvline(float(np.median(errors)), **outline, linewidth=1.2 if len(each) == 1 else 0.8)
+    axes.set(xlabel="$\\log_{10}$ of the relative $\\ell_2$ error", ylabel="Number of test samples")

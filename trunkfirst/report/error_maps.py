@@ -226,8 +226,9 @@ def draw_geometry(experiment: Experiment) -> Drawn:
     if experiment.problem != _INVERSE:
         return None
     caption = (
-        "The domain: a square of side 2 with a disk of radius 0.5. At the bottom the outward flux -κ ∂p/∂n is 1; "
-        "the sides are impermeable; the pressure at the top is 0. The conductivity κ is β in the disk, else 1."
+        "The domain: a square of side 2 with a disk Ω₁ of radius 0.5. At the bottom, Γ_N₁, the outward flux "
+        "-κ ∂p/∂n is 1; the sides, Γ_N₂, are impermeable; the pressure at the top, Γ_D₁, is 0. The conductivity κ "
+        "is β in the disk and 1 outside it, in Ω₂."
     )
     alt = "A square with a disk at its centre; pressure 0 at the top, flux 1 at the bottom, none at the sides."
     return Panel("Geometry", caption, (to_image(_draw_domain(), "geometry", alt),))
@@ -240,12 +241,14 @@ def _draw_domain() -> Figure:
     axes.add_patch(Rectangle((-1, -1), 2, 2, fill=False, edgecolor=INK, linewidth=1.5))
     axes.add_patch(Circle((0, 0), 0.5, facecolor="#56B4E955", edgecolor=BLUE, linewidth=1.5))
     texts = (
-        (0, 0, "disk: $\\kappa = \\beta$", 0),
-        (0, 0.72, "outside: $\\kappa = 1$", 0),
-        (0, 1.1, "pressure $p = 0$", 0),
-        (0, -1.12, "flux $-\\kappa\\,\\partial p/\\partial n = 1$", 0),
-        (-1.12, 0, "no flux", 90),
-        (1.12, 0, "no flux", 270),
+        (0, 0.1, "$\\Omega_1$", 0),
+        (0, -0.12, "$\\kappa = \\beta$", 0),
+        (-0.75, 0.72, "$\\Omega_2$", 0),
+        (-0.7, -0.72, "$\\kappa = 1$", 0),
+        (0, 1.12, "$\\Gamma_{D_1}$: $p = 0$", 0),
+        (0, -1.14, "$\\Gamma_{N_1}$: $-\\kappa\\,\\partial p/\\partial n = 1$", 0),
+        (-1.14, 0, "$\\Gamma_{N_2}$: no flux", 90),
+        (1.14, 0, "$\\Gamma_{N_2}$: no flux", 270),
     )
     for x, y, text, rotation in texts:
         axes.text(x, y, text, ha="center", va="center", rotation=rotation)

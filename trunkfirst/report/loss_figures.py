@@ -37,11 +37,21 @@ _RELATIVE = (
     "samples equally. "
 )
 _SAME_STEP = "Step 1 is the same with and without QR, so these two lines coincide. "
-_ONE_SEED = "Thick lines: the smallest loss logged so far; faint lines: the loss at each logged iteration."
-_STAGES = (
-    " A thick line rises where a new stage of the training begins: each stage minimises its own loss (with a "
-    "smaller ridge, for example), and the smallest loss is counted within it."
+_ONE_SEED = (
+    "Thick lines: the smallest loss logged so far in a stage; faint lines: the loss at each logged iteration."
 )
+_STAGES = (
+    " Each stage of the training has a loss of its own, so the thick line begins anew in each (dotted lines): "
+)
+_MANY_STAGES = (
+    " Each stage of the training has a loss of its own (a smaller ridge, for example); a line may rise where a "
+    "new one begins."
+)
+_ROUNDED = (
+    " In all stages but the last the kinks of the ReLU trunk are rounded, less and less. Only the last loss is "
+    "that of the ReLU network itself, and it still has a ridge, which the loss in the tables does not have."
+)
+_STARTS = " The searches from {} starts, of which the best is continued, come before the first point."
 
 
 def draw_trunk_losses(experiment: Experiment, wording: Wording) -> Drawn:
@@ -55,15 +65,23 @@ def draw_trunk_losses(experiment: Experiment, wording: Wording) -> Drawn:
         "Distance between the networks and the training data, on a logarithmic axis. For the two-step methods it "
         "is the loss of step 1, in which the trunk is fitted with free coefficients; for the monolithic method it "
         "is the loss of the whole network. "
-        + (_RELATIVE if mapping_at(config, "loss").get("weights") == "relative" else "")
+        + (_RELATIVE if _weights(config) == "relative" else "")
         + (_CLOCK if clock else "")
         + (_SAME_STEP if {"two-step", "two-step-without-qr"} <= curves.keys() else "")
-        + _explain(curves)
+        + _explain(curves, config)
     )
-    p = number_at(config, "loss", "p")
+    p = next((p for path in _POWERS if (p := number_at(config, *path)) is not None), None)
     measure = "Mean squared error" if p in (None, 2.0) else f"Mean of |error| to the power {p:g}"
     axis = plain(f"{measure}\n({wording.unit})")
     return Panel(title, caption, _images("trunk-loss", "Training loss", axis, curves, clock))
+
+
+# Where the power of the loss is in configurations, those of version 0.1 last.
+_POWERS = (("method", "trunk", "p"), ("method", "p"), ("loss", "p"))
+
+
+def _weights(config: Mapping[str, object]) -> object:
+    return mapping_at(config, "method").get("weights", mapping_at(config, "loss").get("weights"))
 
 
 def draw_branch_losses(experiment: Experiment) -> Drawn:
@@ -131,15 +149,20 @@ def _draw_curves(axes: Axes, curves: Curves, *, x: str, y: str) -> None:
         if len(group) > 1:
             draw_band(axes, method, *best_on_common_steps(group))
         else:
-            curve = group[0].thinned()
-            axes.plot(curve.places, curve.losses, color=method_style(method).colour, alpha=0.3, linewidth=0.8)
-            _draw_line(axes, method, curve)
+            for part in group[0].thinned().parts():
+                axes.plot(part.places, part.losses, color=method_style(method).colour, alpha=0.3, linewidth=0.8)
+            _draw_line(axes, method, group[0])
     _finish(axes, curves, x=x, y=y)
 
 
 def _draw_line(axes: Axes, method: str, curve: Curve, **changes: Any) -> None:
-    curve = curve.thinned()
-    axes.plot(curve.places, curve.best_losses, **(method_style(method).curve() | changes))
+    """The smallest loss so far, stage by stage: they minimise different functions."""
+    look: Look = method_style(method).curve() | changes
+    for place, part in enumerate(curve.thinned().parts()):
+        if place:
+            axes.axvline(part.places[0], color=look["color"], linestyle=":", linewidth=0.8, alpha=0.7)
+            look["label"] = None
+        axes.plot(part.places, part.best_losses, **look)
 
 
 def _finish(axes: Axes, curves: Curves, *, x: str, y: str) -> None:
@@ -149,18 +172,35 @@ def _finish(axes: Axes, curves: Curves, *, x: str, y: str) -> None:
     axes.locator_params(axis="x", nbins=5)
 
 
-def _explain(curves: Curves) -> str:
+def _explain(curves: Curves, config: Mapping[str, object] | None = None) -> str:
     """What the lines are, including where they are not what one may expect."""
     counts = {method: len(group) for method, group in curves.items()}
+    is_single = max(counts.values()) == 1
+    staged = {method: group[0].parts() for method, group in curves.items() if len(group[0].parts()) > 1}
     text = _ONE_SEED
-    if max(counts.values()) > 1:
+    if not is_single:
         listed = ", ".join(f"{count} of {method_label(method)}" for method, count in counts.items())
         text = (
             f"Lines: the smallest loss logged so far, averaged over seeds ({listed}) up to the last iteration "
             "that all reached; shaded: one standard deviation (down to the axis where it exceeds the mean)."
         )
-    rises = any((np.diff(curve.best_losses) > 0).any() for group in curves.values() for curve in group)
-    return text + (_STAGES if rises else "")
+    if not staged:
+        return text
+    text += f"{_STAGES}{_listed_stages(staged)}." if is_single else _MANY_STAGES
+    trunk = mapping_at(config, "method", "trunk")
+    text += _ROUNDED if trunk.get("activation") == "relu" else ""
+    starts = number_at(trunk, "starts") or 1
+    return text + (_STARTS.format(int(starts)) if starts > 1 else "")
+
+
+def _listed_stages(staged: Mapping[str, list[Curve]]) -> str:
+    """`ridge 1e-04 from iteration 170, ridge 1e-05 from 290`; methods with equal stages are named once."""
+    texts: dict[str, list[str]] = {}
+    for method, parts in staged.items():
+        names = [(part.stages[0].partition(", ")[2] or part.stages[0], part.places[0]) for part in parts[1:]]
+        text = ", ".join(f"{name} from iteration {place:,.0f}" for name, place in names)
+        texts.setdefault(text, []).append(method_label(method))
+    return "; ".join(text if len(texts) == 1 else f"{' and '.join(of)}: {text}" for text, of in texts.items())
 
 
 def _ends(curves: Curves, value: Callable[[Curve], float], form: str) -> str:
@@ -176,45 +216,62 @@ _PAPER_ITERATIONS = 100
 
 
 def draw_anls(experiment: Experiment) -> Panel | None:
-    """Branch loss and mean test error against iterations; None where no run recorded them."""
-    loss, error = _paper_figure(experiment, BRANCH), _paper_figure(experiment, TEST)
-    drawings = (
-        _anls_image(experiment, "loss", "Branch loss", "Branch loss (dimensionless)", loss),
-        _anls_image(experiment, "error", "Mean test error", "Mean relative $\\ell_2$ test error", error),
-    )
-    images = tuple(image for image in drawings if image is not None)
-    if not images:
+    """Branch loss and mean test error on one axis against iterations; None where no run recorded them."""
+    losses, errors = (_finite_curves(experiment, lambda run: run.anls, (step,)) for step in ("loss", "error"))
+    if not losses and not errors:
         return None
+    figure, axes = new_figure(width=6.8, height=4.1)
+    _draw_curves(
+        axes, losses, x=_ANLS_AXIS, y="Branch loss (line),\nmean relative $\\ell_2$ test error (asterisks)"
+    )
+    for method, group in errors.items():
+        for place, curve in enumerate(group):
+            look: Look = {
+                "color": method_style(method).colour,
+                "linestyle": "none",
+                "marker": "*",
+                "markersize": 8,
+            }
+            axes.plot(curve.places, curve.losses, **look, label=None if place else "mean test error")
+    paper = [found for path in (BRANCH, TEST) if (found := _paper_figure(experiment, path)) is not None]
+    _mark_paper(axes, paper)
+    shown = [curve.best_losses for curves in (losses, errors) for group in curves.values() for curve in group]
+    values = np.concatenate([*shown, [figure.value for figure in paper]])
+    axes.set_ylim(values.min() / 2.5, values.max() * 2.5)
+    ends = "; ".join(
+        f"{what} of {method_label(method)} ends at {scientific(group[0].losses[-1])}"
+        for what, curves in (("branch loss", losses), ("mean test error", errors))
+        for method, group in curves.items()
+    )
+    image = to_image(figure, "anls", f"Branch loss and mean test error against iterations: {ends}.", legend=2)
+    return Panel("Active-neuron least squares against iterations", _anls_caption(paper), (image,))
+
+
+_ANLS_AXIS = "Iteration of active-neuron least squares"
+
+
+def _mark_paper(axes: Axes, paper: Sequence[PaperFigure]) -> None:
+    for figure, (marker, what) in zip(paper, (("P", "branch loss"), ("X", "test error")), strict=False):
+        look: Look = {"linestyle": "none", "marker": marker, "markersize": 9, "color": INK}
+        axes.plot(_PAPER_ITERATIONS, figure.value, **look, label=f"paper, {what} {scientific(figure.value)}")
+
+
+def _anls_caption(paper: Sequence[PaperFigure]) -> str:
     caption = (
         "The branch has one hidden layer whose neurons are exchanged one at a time; after each exchange all "
-        "output weights are solved for. Left: error of the training coefficients; right: error on unseen samples. "
-        "The test errors were computed after the training and influenced nothing. "
+        "output weights are solved for. Line: error of the training coefficients; asterisks: mean relative error "
+        "on unseen samples, for each seed. The test errors were computed after the training and influenced "
+        "nothing. "
     )
-    if loss is not None and error is not None:
-        caption += (
-            f"Crosses are the paper's numbers: a branch loss of {scientific(loss.value)} within "
-            f"{_PAPER_ITERATIONS} iterations, and a final mean test error of {scientific(error.value)}. Its "
-            "algorithm is not published in full; this is a reconstruction, and an iteration may not be the same "
-            "amount of work."
-        )
-    return Panel("Active-neuron least squares against iterations", caption, images)
-
-
-def _anls_image(
-    experiment: Experiment, step: str, what: str, axis: str, paper: PaperFigure | None
-) -> Image | None:
-    curves = _finite_curves(experiment, lambda run: run.anls, (step,))
-    if not curves:
-        return None
-    figure, axes = new_figure()
-    _draw_curves(axes, curves, x="Iteration of active-neuron least squares", y=axis)
-    if paper is not None:
-        look: Look = {"linestyle": "none", "marker": "P", "markersize": 9, "color": INK}
-        axes.plot(_PAPER_ITERATIONS, paper.value, **look, label=f"paper, {scientific(paper.value)}")
-        low, high = axes.get_ylim()
-        axes.set_ylim(min(low, paper.value / 2.5), max(high, paper.value * 2.5))
-    ends = "; ".join(f"{method_label(m)} ends at {scientific(g[0].losses[-1])}" for m, g in curves.items())
-    return to_image(figure, f"anls-{step}", f"{what} against iterations. {ends}.", legend=2)
+    if len(paper) < 2:
+        return caption
+    loss, error = paper
+    return caption + (
+        f"Crosses are the paper's numbers: a branch loss of {scientific(loss.value)} within "
+        f"{_PAPER_ITERATIONS} iterations, and a final mean test error of {scientific(error.value)}. Its "
+        "algorithm is not published in full; this is a reconstruction, and an iteration may not be the same "
+        "amount of work."
+    )
 
 
 def _paper_figure(experiment: Experiment, path: Path) -> PaperFigure | None:

@@ -105,7 +105,7 @@ _PAPER = (
 )
 # Every name that a drawing of a report can have.
 _NAMES = (
-    *("geometry", "pair-input", "pair-output", "map-target", "map-error-*", "anls-loss", "anls-error"),
+    *("geometry", "pair-input", "pair-output", "map-target", "map-error-*", "anls", "anls-loss", "anls-error"),
     *("trunk-loss", "trunk-loss-time", "branch-loss", "branch-loss-time"),
     *("error-time", "errors", "errors-mean", "errors-histogram", "worst-*"),
     *("budget-parts-*", "budget-samples-*"),

@@ -1,5 +1,6 @@
 """Read the files of a run or a comparison into frozen records. Nothing is trained and JAX is not imported."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,15 +25,24 @@ _ANLS = ("iterations", "branch_losses", "test_errors")
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A loss, and the smallest one logged up to there, against iterations or seconds."""
+    """A loss, and the smallest one logged up to there in its stage, against iterations or seconds."""
 
     places: Steps
     losses: Steps
     best_losses: Steps
+    stages: tuple[str, ...] = ()
+    """The stage of every step; empty where there is only one. Each stage minimises its own loss."""
 
     def at(self, steps: np.ndarray) -> "Curve":
         """The curve at some of its steps, by index or mask."""
-        return Curve(self.places[steps], self.losses[steps], self.best_losses[steps])
+        stages = tuple(np.array(self.stages, object)[steps]) if self.stages else ()
+        return Curve(self.places[steps], self.losses[steps], self.best_losses[steps], stages)
+
+    def parts(self) -> "list[Curve]":
+        """The curve of every stage on its own."""
+        starts = [i for i in range(1, len(self.stages)) if self.stages[i] != self.stages[i - 1]]
+        edges = [0, *starts, len(self.places)]
+        return [self.at(np.arange(a, b)) for a, b in itertools.pairwise(edges)]
 
     def finite(self) -> "Curve | None":
         """The part that a logarithmic axis can show, in order; None when nothing is left."""
@@ -85,7 +95,8 @@ def _parse_line(path: Path, line: str, place: int, *, is_last: bool) -> LogEntry
 def _curve(entries: Sequence[LogEntry], places: Steps) -> Curve:
     losses, best = (np.array([getattr(entry, name) for entry in entries]) for name in ("loss", "best_loss"))
     smallest = np.fmin.accumulate(np.where(np.isfinite(losses), losses, np.nan))
-    return Curve(places, losses, np.where(np.isfinite(best), best, smallest))
+    stages = tuple(entry.stage for entry in entries)
+    return Curve(places, losses, np.where(np.isfinite(best), best, smallest), stages)
 
 
 def _over_iterations(history: History) -> dict[str, Curve]:

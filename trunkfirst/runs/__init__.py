@@ -1,6 +1,7 @@
 """Runs: configurations carried out in folders, alone, compared with each other, or in sweeps."""
 
-from .compare import Comparison, check_claims, compare
+from .claims import check_claims
+from .compare import Comparison, compare
 from .config import RunConfig, load_config, make_config, nested, parse_settings, problem_configs
 from .diagnose import Case, Diagnosed, diagnose_run, gather_case
 from .directory import environment
