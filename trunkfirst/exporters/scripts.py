@@ -109,7 +109,7 @@ def to_numpy(graph: Graph, *, double: bool) -> bytes:
         fields="samples, points" + ("" if graph.channels is None else ", channels"),
         **{f.result: textwrap.indent(_body(f, graph, "{} = {}"), "    ") for f in graph.functions},
         shapes="\n".join(f'    "{name}": {shape},' for name, shape in shapes.items()),
-        numbers="\n".join(textwrap.wrap(encoded, 100)),
+        numbers="\n".join(encoded[i : i + 100] for i in range(0, len(encoded), 100)),
     ).encode()
 
 
