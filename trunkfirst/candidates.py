@@ -28,9 +28,7 @@ BRIEF_ITERATIONS = 30
 _DECAYS = (1e-4, 1e-6, 1e-8)
 _MAX_SENSORS, _FEW_SENSORS = 1000, 32
 _COUNTS = (4, 8, 16, 32, 64)
-_MAX_FOR_NEURONS = 2000
-# Channels of the convolutions and the width of the dense layer after them.
-_CONVOLUTION = (16, 32, 128)
+_MAX_FOR_NEURONS, _NEURON_ITERATIONS = 2000, 100
 
 
 # -- encoders
@@ -109,17 +107,12 @@ def with_decays(name: str, base: Candidate) -> dict[str, Candidate]:
 
 
 def special_branches(network: NetworkBranch, data: AnyData, weights: str) -> dict[str, Candidate]:
-    """Branches for special inputs: convolutions on a grid, active neurons in few coordinates."""
-    (function, *others) = data.inputs.values()
-    options: dict[str, Candidate] = {}
-    if not others and function.grid_shape is not None and max(function.grid_shape) > 3:
-        branch = dc.replace(network, hidden=_CONVOLUTION, convolution=True)
-        options["convolution, standardise"] = Candidate(StandardisedInputs(), branch, weights)
-    if data.samples <= _MAX_FOR_NEURONS:
-        encoder = PrincipalInputs(2) if data.flat_inputs.shape[1] > 8 else StandardisedInputs()
-        neurons = ActiveNeurons(width=network.hidden[0], iterations=100)
-        options[f"active-neurons, {encoder}"] = Candidate(encoder, neurons, weights)
-    return options
+    """Branches for special inputs: active neurons in few coordinates."""
+    if data.samples > _MAX_FOR_NEURONS:
+        return {}
+    encoder = PrincipalInputs(2) if data.flat_inputs.shape[1] > 8 else StandardisedInputs()
+    neurons = ActiveNeurons(width=network.hidden[0], iterations=_NEURON_ITERATIONS)
+    return {f"active-neurons, {encoder}": Candidate(encoder, neurons, weights)}
 
 
 def brief(candidate: Candidate, most: int, *, is_auto: bool) -> Candidate:
