@@ -95,11 +95,10 @@ class _LinearProblem:
 
 @dc.dataclass(frozen=True, eq=False)
 class KernelSolution:
-    """Coefficients a and offset; `ones` solves the system for ones."""
+    """Coefficients a and offset."""
 
     coefficients: Float[np.ndarray, "samples coefficients"]
     offset: Float[np.ndarray, " coefficients"]
-    ones: Float[np.ndarray, " samples"]
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -128,9 +127,11 @@ class KernelProblem:
         distances = self._distances[self._distances > 0]
         return float(np.median(distances)) if len(distances) else 1.0
 
-    def solve(self, length: Length, ridge: float) -> "KernelSolution":
-        """(K + ridge diag(1/w)) a = Y - offset with sum a = 0, by Cholesky."""
-        return _bordered(self._factor(length, ridge), self.Y)
+    def solve(self, length: Length, ridge: float) -> KernelSolution:
+        """(K + ridge diag(1/w)) a = Y - offset by Cholesky; the offset is the weighted mean."""
+        offset = np.average(self.Y, axis=0, weights=self.w)
+        factor = self._factor(length, ridge)
+        return KernelSolution(scipy.linalg.cho_solve((factor, True), self.Y - offset, check_finite=False), offset)
 
     def _factor(self, length: Length, ridge: float) -> Float[np.ndarray, "samples samples"]:
         A = np.empty((len(self.X), len(self.X)))
@@ -146,7 +147,7 @@ class KernelProblem:
             ) from error
 
     def leave_one_out(self, length: Length, ridge: float) -> float:
-        """The weighted mean norm of the errors at samples left out: a_i / C_ii with a = C Y (Dubrule 1983).
+        """The weighted mean norm of the errors at samples left out, a_i / C_ii with a = C (Y - offset).
 
         Infinite where the kernel matrix is singular.
         """
@@ -155,9 +156,8 @@ class KernelProblem:
         except SolveError:
             return np.inf
         (potri,) = scipy.linalg.get_lapack_funcs(("potri",), (factor,))
-        solved = _bordered(factor, self._leading)
-        diagonal = np.diag(potri(factor, lower=1)[0]) - solved.ones**2 / solved.ones.sum()
-        return self._mean_norm(solved.coefficients / diagonal[:, None])
+        a = scipy.linalg.cho_solve((factor, True), self._leading, check_finite=False)
+        return self._mean_norm(a / np.diag(potri(factor, lower=1)[0])[:, None])
 
     def leave_one_out_grid(self, length: Length, ridges: Sequence[float]) -> list[float]:
         """The same for many ridges, by the eigenvalues of S K S with S^2 = diag(w): little more than for one.
@@ -166,18 +166,11 @@ class KernelProblem:
         """
         roots = np.sqrt(self.w)[:, None]
         values, Q = scipy.linalg.eigh(roots * self._kernel(np.arange(len(self.X)), length) * roots.T)
-        Z, z, Q = Q.T @ (roots * self._leading), Q.T @ roots, Q * roots
+        Z, Q = Q.T @ (roots * self._leading), Q * roots
         is_sound = [ridge > _EIGENVALUES * values[-1] for ridge in ridges]
         shifted = [np.maximum(values, 0.0)[:, None] + ridge for ridge in ridges]
-        return [
-            self._from_eigenvalues(Q, Z, z, d) if ok else np.inf for ok, d in zip(is_sound, shifted, strict=True)
-        ]
-
-    def _from_eigenvalues(self, Q: np.ndarray, Z: np.ndarray, z: np.ndarray, shifted: np.ndarray) -> float:
-        v, total = Q @ (z / shifted), float(np.sum(z**2 / shifted))
-        a = Q @ (Z / shifted) - v * (v.T @ self._leading) / total
-        diagonal = Q**2 @ (1 / shifted) - v**2 / total
-        return self._mean_norm(a / diagonal)
+        errors = [Q @ (Z / d) / (Q**2 @ (1 / d)) for d in shifted]
+        return [self._mean_norm(each) if ok else np.inf for ok, each in zip(is_sound, errors, strict=True)]
 
     def _mean_norm(self, errors: Float[np.ndarray, "samples directions"]) -> float:
         """Of the errors of samples: a mean of squares would be decided by the few at the edge of all samples."""
@@ -201,21 +194,12 @@ class KernelProblem:
         return scipy.spatial.distance.cdist(self.X, self.X)
 
 
-def _bordered(factor: Float[np.ndarray, "samples samples"], Y: Targets) -> KernelSolution:
-    """a and offset with A a + offset = Y and sum a = 0, from the Cholesky factor of A."""
-    ones = np.ones((len(factor), 1))
-    solved = scipy.linalg.cho_solve((factor, True), np.hstack([Y, ones]), check_finite=False)
-    v = solved[:, -1]
-    offset = solved[:, :-1].sum(axis=0) / v.sum()
-    return KernelSolution(solved[:, :-1] - v[:, None] * offset, offset, v)
-
-
 @record
 class Kernel(AbstractRegressor):
-    """Matern kernels around the training inputs, and an offset: (K + ridge diag(1/w)) a = Y - offset, sum a = 0.
+    """Matern kernels around the training inputs, and an offset: (K + ridge diag(1/w)) a = Y - offset.
 
-    The same as Gaussian-process regression with an unknown constant mean. Of more than `max_centres` samples a
-    random part is used; the branch says how many (`count`).
+    The same as Gaussian-process regression around the weighted mean of the targets. Of more than `max_centres`
+    samples a random part is used; the branch says how many (`count`).
 
     With a length for each input, lengths and ridge have the greatest marginal likelihood: an input that matters
     little gets a long one. The kernel is then a product over the input functions if there are several.
