@@ -130,14 +130,7 @@ def fit_ours(train: Data, test: Data, minutes: float) -> tuple[np.ndarray, str, 
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     predictions = result.operator.predict(inputs if len(inputs) > 1 else test.flat_inputs, test.points)
     branch = getattr(result.method, "branch", None)
-    return np.asarray(predictions), f"branch {type(branch).__name__}", _find(metrics, "first_operator_seconds")
-
-
-def _find(metrics: Any, key: str) -> float | None:
-    """The value of `key` at any depth, if there is one."""
-    if not isinstance(metrics, dict):
-        return None
-    return metrics[key] if key in metrics else next(filter(None, (_find(m, key) for m in metrics.values())), None)
+    return np.asarray(predictions), f"branch {type(branch).__name__}", metrics["seconds"].get("first_operator")
 
 
 def _channels(outputs: np.ndarray) -> np.ndarray:

@@ -88,6 +88,7 @@ def _trials(
     has_network = not isinstance(method, TwoStep) or not isinstance(method.trunk, ModesTrunk)
     if isinstance(samples, OperatorData) and not (has_network and measured):
         if samples.samples > MAX_SAMPLES:
+            reporter.say(f"comparing on {MAX_SAMPLES:,} random samples of {samples.samples:,}")
             samples, order = (
                 samples.take(np.sort(order[:MAX_SAMPLES])),
                 np.argsort(np.argsort(order[:MAX_SAMPLES])),

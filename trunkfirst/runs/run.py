@@ -75,7 +75,7 @@ def run(
         if save_data is not None and not (place / "data.npz").exists():
             write_data(save_data, place / "data.npz")
         check_same_data(data.whole or data.data)
-        recorder = BranchRecorder()
+        recorder, interim = BranchRecorder(), _Interim(place, config, data, start, reporter)
 
         def on_chosen(found: Chosen) -> AbstractMethod:
             resolved = dc.replace(config, method=found.method)
@@ -83,17 +83,6 @@ def run(
             _write_environment(place / "environment.json", reporter)
             write_text(place / "config.toml", to_toml(resolved))
             return recorder.watch(found.method)
-
-        def on_operator(found: FitResult) -> None:
-            """Save an operator that is usable while better ones are looked for."""
-            write_text(place / "config.toml", to_toml(dc.replace(config, method=found.method)))
-            _write_environment(place / "environment.json", reporter)
-            interim = dc.replace(found, status="interrupted")
-            seconds = {"data": data.seconds, "total": time.perf_counter() - start}
-            _write(Outcome(place, config, _metrics(config, interim, seconds), interim, data.test))
-            reporter.say(
-                f"saved: an operator with error {found.validation_error:.1e} after {seconds['total']:.0f} s"
-            )
 
         result = train(
             config.method,
@@ -105,17 +94,39 @@ def run(
             trunk_result=trunk_result,
             measured=config.is_measured,
             on_chosen=on_chosen,
-            on_operator=on_operator,
+            on_operator=interim.save,
             reporter=reporter,
             throw=throw,
         )
         if isinstance(data.test, OperatorData):
             recorder.write(place / "anls.npz", result, data.test)
         config = dc.replace(config, method=result.method)
-        seconds = {"data": data.seconds, "total": time.perf_counter() - start}
+        seconds = {"data": data.seconds, **interim.seconds, "total": time.perf_counter() - start}
         outcome = Outcome(place, config, _metrics(config, result, seconds), result, data.test)
         _write(outcome)
         return outcome
+
+
+@dc.dataclass(eq=False)
+class _Interim:
+    """Saves operators that are usable while better ones are looked for, with the status "interrupted"."""
+
+    folder: Path
+    config: RunConfig
+    data: RunData
+    start: float
+    reporter: Reporter
+    seconds: dict[str, float] = dc.field(default_factory=dict[str, float])
+
+    def save(self, found: FitResult) -> None:
+        write_text(self.folder / "config.toml", to_toml(dc.replace(self.config, method=found.method)))
+        _write_environment(self.folder / "environment.json", self.reporter)
+        result = dc.replace(found, status="interrupted")
+        now = time.perf_counter() - self.start
+        seconds = {"data": self.data.seconds, "total": now}
+        _write(Outcome(self.folder, self.config, _metrics(self.config, result, seconds), result, self.data.test))
+        self.reporter.say(f"saved: an operator with error {found.validation_error:.1e} after {now:.0f} s")
+        self.seconds.setdefault("first_operator", now)
 
 
 def describe(config: RunConfig) -> str:
