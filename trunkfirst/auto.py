@@ -59,9 +59,11 @@ def choose(
     samples, reporter, clock = data.for_training, reporter or Silent(), clock or Clock()
     if samples.samples < _FEWEST:
         raise DataError(f"samples: {samples.samples} for training; choosing and measuring need {_FEWEST} or more")
+    # Methods that train both networks at once have no closed forms to be measured with.
+    measured = measured and isinstance(method, TwoStep)
     if not (measured or is_open(method)):
         return Chosen(method)
-    trials = _trials(method, data, samples, seed=seed, clock=clock, reporter=reporter, measured=measured)
+    trials = _trials(method, data, seed=seed, reporter=reporter, measured=measured)
     if trials is None:
         return Chosen(method)
     return Search(method, trials, clock, reporter, measured, on_better).run()
@@ -75,32 +77,22 @@ def with_trunk(method: AbstractMethod, data: AnyData) -> AbstractMethod:
 
 
 def _trials(
-    method: AbstractMethod,
-    data: RunData,
-    samples: AnyData,
-    *,
-    seed: int,
-    clock: Clock,
-    reporter: Reporter,
-    measured: bool,
+    method: AbstractMethod, data: RunData, *, seed: int, reporter: Reporter, measured: bool
 ) -> Trials | None:
-    order = np.random.default_rng(data.split_seed).permutation(samples.samples)
-    has_network = not isinstance(method, TwoStep) or not isinstance(method.trunk, ModesTrunk)
+    """What candidates are compared on; None where a given method would have to be trained once more for that."""
+    samples = data.for_training
+    rng = np.random.default_rng(data.split_seed)
+    has_network = isinstance(method, TwoStep) and not isinstance(method.trunk, ModesTrunk)
     if isinstance(samples, OperatorData) and not (has_network and measured):
         if samples.samples > MAX_SAMPLES:
             reporter.say(f"comparing on {MAX_SAMPLES:,} random samples of {samples.samples:,}")
-            samples, order = (
-                samples.take(np.sort(order[:MAX_SAMPLES])),
-                np.argsort(np.argsort(order[:MAX_SAMPLES])),
-            )
-        return Folds(samples, method.output, _parts(order, measured), seed=seed)
+            samples = samples.take(np.sort(rng.permutation(samples.samples)[:MAX_SAMPLES]))
+        return Folds(samples, method.output, _parts(rng.permutation(samples.samples), measured), seed=seed)
     if not isinstance(method, TwoStep):
-        if isinstance(samples, OperatorData):
-            return None  # trained at once: there is no trunk to compare branches on
         raise SettingError("samples at points of their own need the two-step method")
     if not is_open(method):
         return None
-    part = np.sort(order[: max(len(order) // FOLDS, 1)])
+    part = np.sort(rng.permutation(samples.samples)[: max(samples.samples // FOLDS, 1)])
     return TrainedTrunk(samples, method, part, seed=seed, on_step=reporter.on_step)
 
 
