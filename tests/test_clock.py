@@ -1,5 +1,6 @@
 """The time allowed: units of work that were begun are carried out again by a resumed run, and Ctrl-C leaves a result."""
 
+import importlib
 import math
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from test_search import nonlinear
 
 import trunkfirst
 from trunkfirst import search, trials
-from trunkfirst.checkpoints import keep_checkpoints
+from trunkfirst.checkpoints import Journal, keep_checkpoints
 from trunkfirst.clock import Clock
 from trunkfirst.data.read_write import write_data
 from trunkfirst.files.integrity import verify_manifest
@@ -84,7 +85,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def networks(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Stops at the n-th trial of a network with an error; only few are tried, because they compile."""
+    """Stops at the n-th trial of a network with an error; only few things are tried, because they take long."""
     state = {"count": 0, "at": 0, "error": KeyboardInterrupt}
     real = trials._trained
 
@@ -97,16 +98,20 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(trials, "_trained", counted)
     monkeypatch.setattr(search, "special_branches", lambda *_: {})
     monkeypatch.setattr(search, "with_decays", lambda *_: {})
+    monkeypatch.setattr(search, "anisotropic_encodings", lambda *_: [])
     monkeypatch.setattr(search, "_BEST_ENCODERS", 1)
     return state
 
 
-def test_a_trial_that_was_interrupted_is_repeated_and_no_other(file: Path, tmp_path: Path, networks: Any):
+def test_a_trial_that_was_interrupted_is_repeated_and_no_other(
+    file: Path, tmp_path: Path, networks: Any, monkeypatch: pytest.MonkeyPatch
+):
     fit: dict[str, Any] = {"method": SMALL, "minutes": 60.0}
     trunkfirst.fit(file, out=tmp_path / "whole", **fit)
     whole = networks["count"]
     assert whole >= 1
     networks.update(count=0, at=whole, error=Crash)
+    monkeypatch.setattr(Journal, "is_due", lambda _: True)
     with pytest.raises(Crash):
         trunkfirst.fit(file, out=tmp_path / "a", **fit)
     resume(tmp_path / "a")
@@ -116,14 +121,16 @@ def test_a_trial_that_was_interrupted_is_repeated_and_no_other(file: Path, tmp_p
 
 def test_units_are_those_of_the_journal(file: Path, tmp_path: Path, networks: Any, monkeypatch: pytest.MonkeyPatch):
     """The first attempt has no time for networks; the second would have, and does not begin them."""
-    fit: dict[str, Any] = {"method": SMALL, "intervals": False}
-    trunkfirst.fit(file, out=tmp_path / "whole", minutes=0.2, **fit)
-    assert networks["count"] == 0
+    fit: dict[str, Any] = {"method": SMALL, "minutes": 60.0, "intervals": False}
     with monkeypatch.context() as patch:
-        patch.setattr("trunkfirst.runs.run.describe", lambda _: crash())  # when everything is chosen
+        patch.setattr(search, "_MIN_SECONDS", np.inf)
+        trunkfirst.fit(file, out=tmp_path / "whole", **fit)
+        assert networks["count"] == 0
+        patch.setattr(Journal, "is_due", lambda _: True)
+        run_module: Any = importlib.import_module("trunkfirst.runs.run")
+        patch.setattr(run_module, "describe", lambda _: crash())  # when everything is chosen
         with pytest.raises(Crash):
-            trunkfirst.fit(file, out=tmp_path / "a", minutes=0.2, **fit)
-    monkeypatch.setattr(Clock, "left", property(lambda _: 1e9))
+            trunkfirst.fit(file, out=tmp_path / "a", **fit)
     resume(tmp_path / "a")
     assert networks["count"] == 0
     assert_same(tmp_path / "whole", tmp_path / "a")

@@ -37,6 +37,9 @@ class Known:
         self.data, self.parts, self.known = waves(SAMPLES, sensors=3), PARTS, errors
         self.seen: list[Candidate] = []
 
+    def prepare(self, candidate: Candidate) -> None:
+        pass
+
     def errors(self, candidate: Candidate, parts: Any = None) -> np.ndarray:
         self.seen.append(candidate)
         found = self.known(candidate) * np.ones(SAMPLES)
@@ -79,7 +82,7 @@ def test_the_mean_decides(errors: tuple[float, ...], name: str):
 def test_samples_that_chose_do_not_measure():
     """Of every part the error is that of the winner on the other parts; the least mean would flatter."""
     names = ("standardise", "log", "inverse", "inverse-root")
-    errors = dict(zip(names, RNG.lognormal(sigma=2, size=(4, SAMPLES)), strict=True))
+    errors = dict(zip(names, np.random.default_rng(3).lognormal(sigma=2, size=(4, SAMPLES)), strict=True))
     expected = np.empty(SAMPLES)
     for part in PARTS:
         others = np.setdiff1d(np.arange(SAMPLES), part)
@@ -130,8 +133,7 @@ def iterations(trials: Known) -> list[int]:
 def test_trials_are_short_and_the_winner_is_measured_as_long_as_it_is_trained():
     trials = by_kind(kernel=1.0, network=0.1)
     search(trials, branch=SHORT)
-    assert iterations(trials)[-1] == 200
-    assert max(iterations(trials)[:-1]) <= 25
+    assert iterations(trials) == [20, 20, 50, 50, 50, 200]  # at least 20, longer where decays are compared
 
 
 @pytest.mark.parametrize(

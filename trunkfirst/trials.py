@@ -24,6 +24,7 @@ from .evaluation import evaluate, predict_at
 from .fields import TrunkResult
 from .linear.low_rank import principal_rows
 from .linear.orthonormalise import field_sizes
+from .method import named_key
 from .minimisers.loop import OnStep
 from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
@@ -83,6 +84,11 @@ class Folds:
             rows = self.parts[part]
             found[rows] = self._coordinates.errors(rows, self._predicted(candidate, part)).mean(axis=1)
         return found
+
+    def prepare(self, candidate: Candidate) -> None:
+        """Train the trunk of a candidate that has one of its own."""
+        if candidate.trunk is not None:
+            self._with_trunk(candidate.trunk).prepare(candidate)
 
     def projection_errors(self) -> Float[np.ndarray, " samples"]:
         """The same for the best coefficients of the modes: what the trunk alone costs."""
@@ -270,12 +276,35 @@ class TrainedTrunk:
         found[self.parts[0]] = predict_at(self._operator(candidate), self._held)
         return found
 
-    def _operator(self, candidate: Candidate) -> Operator:
-        changes = {"inputs": candidate.inputs, "branch": candidate.branch, "weights": candidate.weights}
-        method = dc.replace(self._method, **changes)
+    def prepare(self, candidate: Candidate) -> None:
+        """Train the trunk, unless it is trained already for these weights.
+
+        It is a step of its own, so that a resumed search finds it even where errors are looked up.
+        """
+        if candidate.weights in self._step1:
+            return
+        method = self._method_of(candidate)
         with jax.enable_x64(True):
-            known = self._step1.get(method.weights)
-            found = method.fit(self._train, key=jr.key(self._seed), on_step=self._on_step, trunk_result=known)
+            self._step1[candidate.weights] = method.trunk.fit(
+                method.encode(self._train).fields,
+                dtype=method.dtype,
+                key=named_key(jr.key(self._seed), "trunk"),
+                on_step=self._on_step,
+            )
+
+    def _operator(self, candidate: Candidate) -> Operator:
+        self.prepare(candidate)
+        with jax.enable_x64(True):
+            found = self._method_of(candidate).fit(
+                self._train,
+                key=jr.key(self._seed),
+                on_step=self._on_step,
+                trunk_result=self._step1[candidate.weights],
+            )
         assert found.trunk_result is not None
-        self._step1[method.weights] = found.trunk_result
+        self._step1[candidate.weights] = found.trunk_result  # with its limits
         return found.operator
+
+    def _method_of(self, candidate: Candidate) -> TwoStep:
+        changes = {"inputs": candidate.inputs, "branch": candidate.branch, "weights": candidate.weights}
+        return dc.replace(self._method, **changes)
