@@ -32,7 +32,7 @@ def plain() -> Any:
 
 def test_what_is_open_is_chosen_and_shown(chosen: Any):
     assert chosen.status == "finished"
-    assert isinstance(chosen.method.trunk, trunkfirst.ModesTrunk)
+    assert chosen.method.trunk.kind == "modes"
     assert isinstance(chosen.method.branch, trunkfirst.Linear)
     assert not isinstance(chosen.method.inputs, trunkfirst.AutoInputs)
     assert chosen.method.weights in ("relative", "none")
