@@ -120,7 +120,9 @@ def test_a_trial_that_was_interrupted_is_repeated_and_no_other(
     assert_same(tmp_path / "whole", tmp_path / "a")
 
 
-def test_units_are_those_of_the_journal(file: Path, tmp_path: Path, networks: Any, monkeypatch: pytest.MonkeyPatch):
+def test_units_are_those_of_the_journal(
+    file: Path, tmp_path: Path, networks: Any, monkeypatch: pytest.MonkeyPatch
+):
     """The first attempt has no time for networks; the second would have, and does not begin them."""
     fit: dict[str, Any] = {"method": SMALL, "minutes": 60.0, "intervals": False}
     with monkeypatch.context() as patch:

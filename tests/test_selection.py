@@ -214,7 +214,7 @@ def test_kernels_with_lengths_see_few_features():
     assert anisotropic_encodings(few, []) == [StandardisedInputs(), PowerInputs()]
     many = with_inputs(f=RNG.normal(size=(40, 60)))
     ranked = kernel_encodings(many)
-    assert tuple(map(str, ranked))[0] == "standardise"
+    assert str(ranked[0]) == "standardise"
     assert all(str(each).startswith("principal") for each in anisotropic_encodings(many, ranked))
 
 
