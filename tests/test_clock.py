@@ -1,4 +1,4 @@
-"""The time allowed: units of work that were begun are carried out again by a resumed run, and Ctrl-C leaves a result."""
+"""The time allowed: a resumed run carries out the units of work of the first attempt; Ctrl-C leaves a result."""
 
 import importlib
 import math

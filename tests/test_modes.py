@@ -285,7 +285,7 @@ def test_streamed_samples_give_the_same_operator(channels: int | None, tmp_path:
 def test_samples_at_points_of_their_own_have_no_modes():
     data = scattered_from_lists(RNG.normal(size=(8, 2)), [RNG.random((5, 2)) for _ in range(8)], [np.ones(5)] * 8)
     assert not has_modes(data)
-    with pytest.raises(UsageError, match="at points of their own set trunk.kind = network"):
+    with pytest.raises(UsageError, match=r"at points of their own set trunk\.kind = network"):
         fit_method(data, METHOD)
 
 

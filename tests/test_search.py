@@ -76,6 +76,7 @@ CASES: dict[str, tuple[Candidate, dict[str, Any], Output]] = {
     "coordinates": (Candidate(PrincipalInputs(2), ONE), {}, Output()),
     "channels": (Candidate(STANDARD, ONE), {"channels": 2}, Output()),
     "weights of channels": (Candidate(STANDARD, LINEAR), {"channels": 2}, Output(channel_weights=(1.0, 9.0))),
+    "noise in a channel": (Candidate(STANDARD, LINEAR, "none"), {"channels": 2}, Output()),
     "weights": (Candidate(STANDARD, ONE), {"point_weights": WEIGHTS, "sample_weights": WEIGHTS}, Output()),
     "positive": (Candidate(STANDARD, ONE), {}, POSITIVE),
     "fixed": (Candidate(STANDARD, ONE), {}, FIXED),
@@ -90,12 +91,21 @@ def fixed_at_zero(data: OperatorData) -> OperatorData:
     return dc.replace(data, outputs=2 + X * data.outputs)
 
 
+def with_noise(data: OperatorData) -> OperatorData:
+    """A small channel that asks for a large ridge: for all channels only if they are scaled."""
+    noise = 1e-4 * np.random.default_rng(0).normal(size=(data.samples, len(X)))
+    return dc.replace(data, outputs=np.stack([data.outputs[..., 0], noise], axis=2))
+
+
+CHANGES = {"fixed": fixed_at_zero, "positive": positive, "noise in a channel": with_noise}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_errors_are_those_of_operators_fitted_without_the_part(name: str):
     """Trunk, scales, weights, encoder and branch are all fitted anew."""
     candidate, more, output = CASES[name]
     data = nonlinear(30, **more)
-    data = {"fixed": fixed_at_zero, "positive": positive}.get(name, lambda each: each)(data)
+    data = CHANGES.get(name, lambda each: each)(data)
     parts = np.array_split(np.random.default_rng(1).permutation(30), 4)
     folds = Folds(data, output, parts)
     found, predicted = folds.errors(candidate), folds.predictions(candidate)
@@ -268,12 +278,22 @@ def test_a_channel_of_zeros_is_predicted():
 
 
 @pytest.mark.parametrize("samples", [3, 4, 9])
-def test_few_samples_are_left_out_one_by_one(samples: int):
+def test_few_samples_are_enough(samples: int):
     result = fit(nonlinear(samples))
     assert result.status == "finished"
     assert result.validation_error is not None
     assert np.isfinite(result.validation_error)
     assert np.isfinite(result.operator.predict(nonlinear(5).flat_inputs)).all()
+
+
+def test_the_error_of_nine_samples_is_that_of_leaving_each_of_them_out():
+    data, method = nonlinear(9), TwoStep(ModesTrunk(), Linear(1e-6), inputs=STANDARD, weights="none")
+    rows = np.arange(9)
+    errors = [
+        evaluate(fit_method(data.take(np.delete(rows, k)), method).operator, data.take(rows[k : k + 1])).errors
+        for k in rows
+    ]
+    assert fit(data, method=method).validation_error == pytest.approx(np.mean(errors), rel=1e-8)
 
 
 def test_two_samples_are_too_few():
