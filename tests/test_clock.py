@@ -86,7 +86,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def networks(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Stops at the n-th trial of a network with an error; only few things are tried, because they take long."""
-    state = {"count": 0, "at": 0, "error": KeyboardInterrupt}
+    state: dict[str, Any] = {"count": 0, "at": 0, "error": KeyboardInterrupt}
     real = trials._trained
 
     def counted(*arguments: Any, **options: Any) -> Any:

@@ -27,6 +27,7 @@ from trunkfirst.minimisers.lbfgs import LBFGS
 from trunkfirst.minimisers.separable import SeparableProblem
 from trunkfirst.monolithic import MonolithicProjected
 from trunkfirst.network_trunk import NetworkTrunk
+from trunkfirst.networks.layers import Trunk
 from trunkfirst.outputs import Output
 from trunkfirst.regressors.base import InputLayout
 from trunkfirst.regressors.network import BranchNetwork, JointBranch, NetworkBranch, _sample_rows
@@ -81,6 +82,7 @@ def test_the_architecture_is_kept(width: int):
             as_fields(decaying()), dtype=np.dtype(np.float64), key=jr.key(1)
         )
         Phi = np.asarray(result.trunk(jnp.asarray(decaying().points)))
+    assert isinstance(result.trunk, Trunk)
     assert result.trunk.network.architecture == (2, 12, width)
     assert Phi.shape[1] == width + 1
     assert result.loss == pytest.approx(np.mean((result.coefficients @ Phi.T - decaying().outputs) ** 2))

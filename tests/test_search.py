@@ -2,7 +2,7 @@
 
 import dataclasses as dc
 import functools as ft
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -133,7 +133,7 @@ def test_a_part_has_no_say_in_what_predicts_it():
 
 
 @contextmanager
-def compilations() -> Iterator[list[str]]:
+def compilations() -> Generator[list[str]]:
     """Programs that are compiled meanwhile."""
     found: list[str] = []
 
