@@ -30,8 +30,12 @@ def test_relative_errors():
 
 
 def test_relative_errors_of_zero_fields():
+    """Relative to the root mean square of all fields; to 1 where all are zero."""
     found = relative_errors(np.array([[0.0, 0.0], [1.0, 0.0]]), np.zeros((2, 2)))
-    assert found.tolist() == [0.0, np.inf]
+    assert found.tolist() == [0.0, 1.0]
+    outputs = np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 0.0], [0.0, 5.0]])
+    found = relative_errors(outputs + np.array([1.0, 0.0]), outputs)
+    assert found == pytest.approx([np.sqrt(2) / 5, 1 / 5, np.sqrt(2) / 5, 1 / 5])
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -10,9 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from own_problems import OPTIONS, Call, antiderivative
+from own_problems import Call, antiderivative
 
-from trunkfirst import auto
+from trunkfirst.auto import choose, with_trunk
+from trunkfirst.candidates import settings_of
+from trunkfirst.clock import Clock
 from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encode import encode
@@ -20,59 +22,48 @@ from trunkfirst.encoders import RawInputs
 from trunkfirst.files.integrity import sha256_of
 from trunkfirst.files.text_files import read_json
 from trunkfirst.method import AbstractMethod
+from trunkfirst.modes import ModesTrunk
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.progress import Silent
 from trunkfirst.regressors.network import AutoBranch, NetworkBranch
 from trunkfirst.regressors.ridge import Kernel
 from trunkfirst.run_data import DataSettings, split_data
 from trunkfirst.runs.config import make_config
+from trunkfirst.search import Search
 from trunkfirst.settings import from_values, to_toml, to_values
 from trunkfirst.sizing import with_sizes
-from trunkfirst.trials import Candidate
+from trunkfirst.trials import Candidate, Folds
+from trunkfirst.trunks import AutoTrunk
 from trunkfirst.two_step import TwoStep
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
 
-def test_everything_chosen_is_told_written_and_run_again(
-    call: Call, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(auto, "CROSS_VALIDATED", 0)  # one split, not five
-    monkeypatch.setattr(auto, "_DECAYS", (1e-3,))
-    monkeypatch.setattr(auto._Search, "_special", lambda *_: {})  # active neurons take long to compile
-    options = [option for option in OPTIONS if "branch" not in option and "weights" not in option]
-    more = ["--set=branch.network.hidden=[4]", "--set=branch.network.iterations=5", "--set=intervals=false"]
-    code, _, err = call("fit", "--data", place / "train.npz", "--out", tmp_path / "a", *options, *more)
+def test_everything_chosen_is_told_written_and_run_again(call: Call, place: Path, tmp_path: Path):
+    more = ["--set=intervals=false"]
+    code, _, err = call("fit", "--data", place / "train.npz", "--out", tmp_path / "a", *more)
     assert code == 0
     lines = err.splitlines()
-    chosen = read_json(tmp_path / "a" / "metrics.json")["chosen"]
-    names = list(chosen["validation_errors"])
-    assert names == [
-        "linear, standardise",
-        "kernel, standardise",
-        "network, standardise",
-        "network, standardise, decay 1e-03",
-        "linear, standardise, weights none",
-    ]
+    metrics = read_json(tmp_path / "a" / "metrics.json")
+    chosen, names = metrics["chosen"], list(metrics["chosen"]["validation_errors"])
+    assert names[:4] == ["PCA + ridge", "PCA + kernel ridge", "linear, standardise", "kernel, standardise"]
+    assert not any("network" in name for name in names)  # the operator is linear, so that none can be better
     for name, error in chosen["validation_errors"].items():
         assert f"  {name}: {error:.2e}" in lines
     assert list(chosen["candidates"]) == names
-    settings = {"branch": "network", "encoder": "standardise", "decay": 1e-3, "is_trained": True}
-    assert settings.items() <= chosen["candidates"]["network, standardise, decay 1e-03"].items()
+    settings = {"branch": "kernel", "encoder": "principal:4", "decay": 0.0, "is_trained": True}
+    assert settings.items() <= chosen["candidates"]["kernel, principal:4"].items()
     best = min(names, key=chosen["validation_errors"].__getitem__)
     assert f"chosen: {best} ({chosen['validation_errors'][best]:.2e})" in lines
-    assert chosen["candidate"] == best
-    assert best.startswith("linear, standardise")  # the operator is linear
-    assert any(line.startswith("best network: network, standardise") for line in lines)
+    assert (chosen["candidate"], chosen["branch"], chosen["trunk"]) == (best, "linear", "modes")
     method = tomllib.loads((tmp_path / "a" / "config.toml").read_text())["method"]
-    assert "auto" not in (tmp_path / "a" / "config.toml").read_text()
-    assert (method["branch"]["kind"], method["inputs"]["kind"]) == ("linear", "standardise")
-    assert method["weights"] == ("none" if best.endswith("none") else "relative")
+    assert 'kind = "auto"' not in (tmp_path / "a" / "config.toml").read_text()
+    assert [method[part]["kind"] for part in ("trunk", "branch", "inputs")] == ["modes", "linear", "standardise"]
     again = call("fit", "--config", tmp_path / "a" / "config.toml", "--out", tmp_path / "b", "--json")
     assert again[0] == 0
-    assert json.loads(again[1])["chosen"] is None
-    first, second = (sha256_of(tmp_path / name / "model" / "model.safetensors") for name in "ab")
-    assert first == second
+    second = json.loads(again[1])
+    assert second["baseline"][0]["mean_relative_l2"] == metrics["baseline"][0]["mean_relative_l2"]
+    models = [sha256_of(tmp_path / name / "model" / "model.safetensors") for name in "ab"]
+    assert models[0] == models[1]
 
 
 def on_a_grid() -> OperatorData:
@@ -90,29 +81,33 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[[AbstractMethod, Mapping[
     def go(method: AbstractMethod, errors: Mapping[str, float]) -> Tried:
         found: Tried = {}
 
-        def measure(_: Any, candidates: Tried, **__: Any) -> dict[str, float]:
+        def measure(search: Any, candidates: Tried) -> None:
             found.update(candidates)
-            return {name: errors.get(name, 9.0) for name in candidates}
+            for name, candidate in candidates.items():
+                search._errors[name] = np.full(search._data.samples, errors.get(name, 9.0))
+                search._seconds[name], search._settings[name] = 0.0, settings_of(candidate)
 
-        monkeypatch.setattr(auto, "measure", measure)
+        monkeypatch.setattr(Search, "_measure", measure)
         data = split_data(on_a_grid(), DataSettings())
-        auto.choose(with_sizes(method, data.data), data, seed=0, reporter=Silent())
+        choose(with_trunk(method, data.data), data, seed=0, clock=Clock(60.0))
         return found
 
     return go
 
 
-def test_every_candidate_survives_its_configuration(tried: Any):
+@pytest.mark.parametrize("trunk", [NetworkTrunk((10,), 4, iterations=60), ModesTrunk(), AutoTrunk()])
+def test_every_candidate_survives_its_configuration(tried: Any, trunk: Any):
     """Whatever wins must be a method that can be run again from config.toml."""
     branch = AutoBranch(NetworkBranch(decay=1e-3, skip=False))  # not the defaults
-    method = TwoStep(NetworkTrunk((10,), 4, iterations=60), branch)
+    method = TwoStep(trunk, branch)
     found = tried(method, {"network, standardise": 1.0})
-    kinds = {name.partition(",")[0] for name in found}
-    assert kinds == {"linear", "kernel", "network", "convolution", "active-neurons"}
+    kinds = {name.partition(",")[0] for name in found} - {"PCA + ridge", "PCA + kernel ridge"}
+    assert kinds >= {"linear", "kernel", "ARD kernel", "network", "convolution", "active-neurons"}
     assert "network, standardise, decay 1e-06" in found
     assert "network, standardise, weights none" in found
     for each in found.values():
         final = dc.replace(method, inputs=each.inputs, branch=each.branch, weights=each.weights)
+        final = final if each.trunk is None else dc.replace(final, trunk=each.trunk)
         assert from_values(TwoStep, to_values(final)) == final
         config = make_config({"data": {"file": "mine.npz"}, "method": to_values(final)})
         assert make_config(tomllib.loads(to_toml(config))).method == final
@@ -125,9 +120,23 @@ def test_networks_are_tried_with_the_encoders_that_are_best_for_a_kernel(tried: 
     assert networks == ["network, principal:8", "network, principal:4"]
 
 
+def test_a_smoother_kernel_is_tried_where_lengths_are_best(tried: Any):
+    found = tried(TwoStep(), {"ARD kernel, standardise": 1.0})
+    assert found["Gaussian ARD kernel, standardise"].branch == Kernel("inf", lengths="each")
+    assert not any(name.startswith("Gaussian") for name in tried(TwoStep(), {"kernel, principal:4": 1.0}))
+
+
+def test_a_network_trunk_is_tried_where_modes_are_the_limit(tried: Any, monkeypatch: pytest.MonkeyPatch):
+    for share, is_tried in ((0.9, True), (0.1, False)):
+        monkeypatch.setattr(Folds, "projection_errors", lambda _, share=share: np.full(27, share))
+        found = tried(TwoStep(), {"kernel, principal:4": 1.0})
+        assert ("kernel, principal:4, network trunk" in found) == is_tried
+
+
 def test_networks_are_trained_behind_the_encoders_that_are_best_untrained(tried: Any):
     looks = {"principal:1, untrained": np.nan, "principal:4, untrained": 2.0, "predictive:8, untrained": 1.0}
     found: Tried = tried(TwoStep(branch=NetworkBranch(decay=0.0), weights="none"), looks)
+    found = {name: each for name, each in found.items() if not name.startswith("PCA")}
     untrained = [each for name, each in found.items() if name.endswith("untrained")]
     assert {each.branch.iterations for each in untrained if isinstance(each.branch, NetworkBranch)} == {0}
     assert len(untrained) > 3

@@ -206,12 +206,12 @@ def test_time_is_turned_into_iterations(
 
 @pytest.mark.parametrize(
     ("samples", "seconds", "trial", "whole"),
-    [(40, 1e-4, 80, 400), (40, 0.05, 20, 150), (600, 0.05, 80, 150), (600, 0.5, 20, 50)],
+    [(40, 1e-4, 80, 400), (40, 0.05, 80, 150), (600, 0.05, 80, 150), (600, 0.5, 20, 50)],
 )
 def test_choosing_is_bounded_too(
     monkeypatch: pytest.MonkeyPatch, samples: int, seconds: float, trial: int, whole: int
 ):
-    """Five minutes: 45 s for some ten trials in each of the five folds, and 45 s for six fits of the branch."""
+    """Five minutes: 45 s for some ten trials, and 45 s for six fits of the branch."""
     monkeypatch.setattr(sizing, "_seconds_per_iteration", lambda *_: 0.01)
     monkeypatch.setattr(sizing, "_seconds_of_branch", lambda *_: seconds)
     trunk = NetworkTrunk((20,), 8, starts=1)

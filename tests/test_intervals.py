@@ -4,34 +4,29 @@ import math
 
 import numpy as np
 import pytest
-from own_problems import fit_branch, known_trunk
 
-from trunkfirst.coordinates import Coordinates
+import trunkfirst
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import ValueRangeError
-from trunkfirst.fitting import prediction_intervals
+from trunkfirst.fitting import FitResult, fit_method, prediction_intervals
 from trunkfirst.intervals import (
     LEVELS,
+    HeldOut,
     Intervals,
     Novelty,
+    conformal_intervals,
     conformal_quantile,
     fit_novelty,
     intervals_from,
     novelty_from,
 )
-from trunkfirst.method import Trained
-from trunkfirst.network_trunk import NetworkTrunk
+from trunkfirst.modes import ModesTrunk
 from trunkfirst.regressors.ridge import Linear
+from trunkfirst.search import Chosen
 from trunkfirst.two_step import TwoStep
 
-METHOD = TwoStep(
-    NetworkTrunk(hidden=(40,), width=20, activation="tanh", initialisation="he", starts=8),
-    Linear(),
-    inputs=RawInputs(),
-    coordinates=Coordinates(rescale=False),
-    weights="none",
-)  # the trunk is known
+METHOD = TwoStep(ModesTrunk(), Linear(), inputs=RawInputs(), weights="none")
 SAMPLES, NEW = 240, 2000
 X = np.linspace(0, 1, 30)
 
@@ -47,20 +42,24 @@ def surprising(samples: int, seed: int, *, channels: int | None = None) -> Opera
     return OperatorData(a, x[:, None], outputs)
 
 
-def intervals_of(data: OperatorData, method: TwoStep, result: Trained) -> Intervals:
-    found = prediction_intervals(data, method, result)
+def fit(data: OperatorData) -> FitResult:
+    return trunkfirst.fit(data, method=METHOD, intervals=True)
+
+
+def intervals_of(result: FitResult) -> Intervals:
+    found = result.training.intervals
     assert found is not None
     return found
 
 
 @pytest.fixture(scope="module")
-def result() -> Trained:
-    return fit_branch(surprising(SAMPLES, 0), METHOD)
+def result() -> FitResult:
+    return fit(surprising(SAMPLES, 0))
 
 
 @pytest.fixture(scope="module")
-def intervals(result: Trained) -> Intervals:
-    return intervals_of(surprising(SAMPLES, 0), METHOD, result)
+def intervals(result: FitResult) -> Intervals:
+    return intervals_of(result)
 
 
 def binomial(level: float, *counts: int) -> float:
@@ -99,7 +98,7 @@ def test_the_quantile_covers_as_promised(level: float):
 
 @pytest.mark.parametrize("kind", ["field", "pointwise"])
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_promise_holds_on_new_samples(result: Trained, intervals: Intervals, level: float, kind: str):
+def test_the_promise_holds_on_new_samples(result: FitResult, intervals: Intervals, level: float, kind: str):
     new = surprising(NEW, 1)
     found = intervals.coverage(result.operator.predict(new.flat_inputs, new.points), new.outputs)[f"{level:g}"]
     assert abs(found[kind] - level) < binomial(level, SAMPLES, NEW)
@@ -130,16 +129,33 @@ def test_a_level_that_is_not_known_is_refused(intervals: Intervals, level: float
 
 
 def test_every_channel_has_its_widths():
-    data = surprising(60, 0, channels=2)
-    found = intervals_of(data, METHOD, fit_branch(data, METHOD))
+    found = intervals_of(fit(surprising(60, 0, channels=2)))
     assert found.pointwise.shape == (3, 25, 2)
     assert np.allclose(found.pointwise[..., 1], 2 * found.pointwise[..., 0], rtol=1e-3)
     assert found.half_width(np.zeros((4, 1)), 0.8).shape == (4, 2)
 
 
+def test_bounds_are_quantiles_of_predictions_that_were_held_out():
+    rng = np.random.default_rng(2)
+    u, missed = 1 + rng.random((99, 4, 2)), rng.normal(size=(99, 4, 2))
+    found = conformal_intervals(np.arange(4.0)[:, None], HeldOut(u, u + missed))
+    np.testing.assert_array_equal(found.pointwise[1], np.sort(np.abs((u + missed) - u), axis=0)[89])
+    relative = np.sqrt(np.sum(missed**2, axis=(1, 2)) / np.sum((u + missed) ** 2, axis=(1, 2)))
+    assert found.field[1] == pytest.approx(np.sort(relative)[89])
+
+
+def test_what_was_not_measured_is_trained_once_more():
+    """Without predictions from choosing, a fifth of the samples is left out."""
+    data = surprising(100, 0)
+    found = prediction_intervals(data, Chosen(METHOD), fit_method(data, METHOD))
+    assert found is not None
+    expected = intervals_of(fit(data))
+    np.testing.assert_allclose(found.pointwise[0], expected.pointwise[0], rtol=0.6, atol=0.05)
+    assert not np.array_equal(found.pointwise, expected.pointwise)
+
+
 def test_few_samples_promise_little():
-    data = surprising(12, 0)
-    found = intervals_of(data, METHOD, fit_branch(data, METHOD, known_trunk(functions=3)))
+    found = intervals_of(fit(surprising(12, 0)))
     assert np.isfinite(found.field_bound(0.9))
     assert np.isinf(found.field_bound(0.95))
 

@@ -159,6 +159,8 @@ def config_of(file: Path, **more: Any) -> RunConfig:
 def without_seconds(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_seconds(item) for key, item in value.items() if key != "seconds"}
+    if isinstance(value, list):
+        return [without_seconds(item) for item in value]
     return value
 
 

@@ -1,170 +1,181 @@
-"""Choosing on validation samples: what a trial measures, which candidate wins, what is worth trying."""
+"""Choosing among candidates with known errors: which wins, what it is measured on, what is worth trying."""
 
 import dataclasses as dc
+from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 import pytest
-from helpers import as_fields, waves
+from helpers import waves
 
-from trunkfirst.auto import encoding_candidates
+from trunkfirst.candidates import anisotropic_encodings, encoding_candidates, kernel_encodings, kind_of_branch
+from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import InputFunction, OperatorData
-from trunkfirst.data.sample_weights import relative_weights
 from trunkfirst.data.scattered_data import AnyData, scattered_from_lists
-from trunkfirst.encode import make_fields
-from trunkfirst.encoders import AbstractInputs, Identity, PerInput, PrincipalInputs, RawInputs, StandardisedInputs
-from trunkfirst.networks.layers import Perceptron
-from trunkfirst.records import Choice
-from trunkfirst.regressors.base import AbstractRegressor, Regression, Task
-from trunkfirst.regressors.ridge import Linear
-from trunkfirst.settings import record
-from trunkfirst.trials import Candidate, Trial, aligned_trial, best_of, measure
+from trunkfirst.encoders import PowerInputs, StandardisedInputs
+from trunkfirst.modes import ModesTrunk
+from trunkfirst.progress import Silent
+from trunkfirst.regressors.network import AutoBranch, NetworkBranch
+from trunkfirst.regressors.ridge import Kernel, Linear
+from trunkfirst.search import Chosen, Search
+from trunkfirst.trials import Candidate
+from trunkfirst.two_step import TwoStep
 
 RNG = np.random.default_rng(0)
-EACH = PerInput({"a": StandardisedInputs(), "f": PrincipalInputs(1)})
+SAMPLES, FOLDS = 20, 5
+PARTS = np.split(np.random.default_rng(1).permutation(SAMPLES), FOLDS)
+TRUNK = ModesTrunk(width=2)
 
 
-@record
-class Fixed(AbstractRegressor):
-    """Gives c(f) = f M, whatever the targets; remembers what it was told."""
-
-    matrix: Any = None
-    seen: list[Any] = dc.field(default_factory=list)
-    groups: list[tuple[int, ...]] = dc.field(default_factory=list)
-
-    def learn(self, task: Task) -> Regression:
-        self.seen.append(task.weights)
-        self.groups.append(task.layout.groups)
-        M = np.zeros((task.inputs.shape[1], task.targets.shape[1])) if self.matrix is None else self.matrix
-        branch = Perceptron((jnp.asarray(M.T),), (jnp.zeros(M.shape[1]),), "tanh")
-        return Regression(branch, 0.0, "finished", 0, 0.0)
+# -- a choice among known errors
 
 
-def linear_data(samples: int = 30, seed: int = 0, **more: Any) -> OperatorData:
-    """u = a x + b x^2 + c x^3."""
-    inputs = np.random.default_rng(seed).normal(size=(samples, 3))
-    x = np.linspace(0, 1, 20)
-    return OperatorData(inputs, x[:, None], inputs @ np.stack([x, x**2, x**3]), **more)
+class Known:
+    """Trials whose errors are known: by encoder, or for one kind of branch after another."""
+
+    def __init__(self, errors: Callable[[Candidate], np.ndarray]) -> None:
+        self.data, self.parts, self.known = waves(SAMPLES, sensors=3), PARTS, errors
+        self.seen: list[Candidate] = []
+
+    def prepare(self, candidate: Candidate) -> None:
+        pass
+
+    def errors(self, candidate: Candidate, parts: Any = None) -> np.ndarray:
+        self.seen.append(candidate)
+        found = self.known(candidate) * np.ones(SAMPLES)
+        if parts is not None:
+            found[np.setdiff1d(np.arange(SAMPLES), np.concatenate([self.parts[k] for k in parts]))] = np.nan
+        return found
 
 
-def trial_of(train: OperatorData, validation: OperatorData) -> Trial:
-    return aligned_trial(train, validation, as_fields(train), as_fields(validation))
+def search(trials: Any, *, measured: bool = True, clock: Clock | None = None, **method: Any) -> Chosen:
+    given = TwoStep(TRUNK, **{"weights": "none", **method})
+    return Search(given, trials, clock or Clock(), Silent(), measured, None).run()
 
 
-def error_of(
-    trial: Trial, regressor: AbstractRegressor, encoding: AbstractInputs = RawInputs(), **more: Any
-) -> float:
-    with jax.enable_x64(True):
-        return trial.error(Candidate(encoding, regressor, **more), key=jr.key(0))
+def encoder_of(chosen: Chosen) -> str:
+    return str(chosen.method.inputs)
 
 
-# -- a trial
+def encoders(errors: dict[str, Any]) -> Known:
+    return Known(lambda candidate: np.asarray(errors[str(candidate.inputs)]))
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_trial_measures_the_relative_error_of_fields(weighted: bool):
-    """Against predictions of the fields themselves, point weights included; two channels count together."""
-    weights = RNG.uniform(0.5, 1.5, 20) if weighted else None
-    train, validation = linear_data(point_weights=weights), linear_data(10, 1, point_weights=weights)
-    trial = trial_of(train, validation)
-    M = RNG.normal(size=(3, trial.targets.shape[1]))
-    with jax.enable_x64(True):
-        found = error_of(trial, Fixed(M))
-    # The modes are orthonormal in the weighted mean: find them again from targets and outputs.
-    modes = np.linalg.lstsq(trial.targets, train.outputs, rcond=None)[0]
-    w = np.full(20, 1 / 20) if train.point_weights is None else train.point_weights
-    missed = validation.flat_inputs @ M @ modes - validation.outputs
-    expected = np.sqrt(missed**2 @ w / (validation.outputs**2 @ w)).mean()
-    assert found == pytest.approx(expected, rel=1e-6)
+@pytest.mark.parametrize(
+    ("errors", "name"),
+    [
+        ((0.4, 0.3, 0.1, 0.2), "inverse"),
+        ((0.119, 0.11, 0.1, 0.2), "standardise"),  # the first that is nearly as good
+        ((np.nan, np.inf, 3.0, 4.0), "inverse"),
+        ((np.nan, np.nan, np.nan, np.nan), "standardise"),
+    ],
+)
+def test_the_mean_decides(errors: tuple[float, ...], name: str):
+    names = ("standardise", "log", "inverse", "inverse-root")
+    chosen = search(encoders(dict(zip(names, errors, strict=True))), branch=Linear())
+    assert encoder_of(chosen) == name
+    assert chosen.choice is not None
+    assert tuple(chosen.choice.errors) == names
+    assert tuple(chosen.choice.errors.values()) == pytest.approx(errors, nan_ok=True)
 
 
-def test_what_no_coefficient_reaches_counts():
-    """Validation fields with a part that no training field has: even perfect coefficients leave it."""
-    train, validation = linear_data(), linear_data(10, 1)
-    x = train.points[:, 0]
-    other = dc.replace(validation, outputs=validation.outputs + np.cos(9 * x))
-    trial = trial_of(train, other)
-    exact = Linear()
-    assert error_of(trial_of(train, validation), exact) < 1e-6
-    span = np.stack([x, x**2, x**3], axis=1)
-    rest = np.cos(9 * x) - span @ np.linalg.lstsq(span, np.cos(9 * x), rcond=None)[0]
-    assert np.allclose(trial.rest, np.sqrt(np.mean(rest**2)), rtol=1e-6)
-    assert error_of(trial, exact) > np.mean(trial.rest / trial.sizes)
+def test_samples_that_chose_do_not_measure():
+    """Of every part the error is that of the winner on the other parts; the least mean would flatter."""
+    names = ("standardise", "log", "inverse", "inverse-root")
+    errors = dict(zip(names, np.random.default_rng(3).lognormal(sigma=2, size=(4, SAMPLES)), strict=True))
+    expected = np.empty(SAMPLES)
+    for part in PARTS:
+        others = np.setdiff1d(np.arange(SAMPLES), part)
+        means = {name: errors[name][others].mean() for name in names}
+        winner = next(name for name in names if means[name] <= 1.2 * min(means.values()))
+        expected[part] = errors[winner][part]
+    chosen = search(encoders(errors), branch=Linear())
+    assert chosen.validation_error == pytest.approx(expected.mean(), rel=1e-12)
+    assert chosen.validation_error != pytest.approx(errors[encoder_of(chosen)].mean())
 
 
-def test_relative_candidates_are_given_weights():
-    regressor = Fixed()
-    trial = trial_of(linear_data(), linear_data(10, 1))
-    for weights in ("relative", "none"):
-        assert error_of(trial, regressor, weights=weights) == pytest.approx(1.0)  # predicts nothing
-    assert regressor.seen[1] is None
-    assert np.allclose(regressor.seen[0], relative_weights(linear_data()))
+def by_kind(**errors: Any) -> Known:
+    return Known(lambda candidate: np.asarray(errors.get(kind_of_branch(candidate.branch), 9.0)))
 
 
-def test_many_samples_are_thinned_out_with_their_channels(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("trunkfirst.trials._MAX_SAMPLES", 12)
-    x = np.linspace(0, 1, 20)
-    inputs = RNG.normal(size=(30, 2))
-    outputs = np.stack([inputs[:, :1] * x, inputs[:, 1:] * x**2 + 0 * x], axis=2)
-    data = OperatorData(inputs, x[:, None], outputs)
-    with jax.enable_x64(True):
-        fields = make_fields(data, Identity(), None, None)
-    trial = aligned_trial(data, data, fields, fields)
-    assert (trial.train.samples, len(trial.targets), trial.validation.samples) == (12, 12, 30)
-    assert error_of(trial, Linear()) < 1e-6  # inputs and targets still belong together
+SHORT = AutoBranch(NetworkBranch((4,), iterations=200), trial_iterations=10)
 
 
-def test_candidates_are_told_the_groups_of_inputs():
-    """A product branch is a candidate like any other, and needs them."""
-    data = waves(20, sensors=5)
-    parts = {"a": InputFunction(data.flat_inputs[:, :2]), "f": InputFunction(data.flat_inputs[:, 2:])}
-    data = OperatorData(parts, data.points, data.outputs)
-    trial = trial_of(data.take(np.arange(15)), data.take(np.arange(15, 20)))
-    for encoding, groups in ((EACH, (2, 1)), (StandardisedInputs(), (5,))):
-        regressor = Fixed()
-        error_of(trial, regressor, encoding)
-        assert regressor.groups == [groups]
+@pytest.mark.parametrize(
+    ("network", "kind"), [(0.2, "kernel"), (0.099, "kernel"), (0.05, "network")], ids=["worse", "alike", "better"]
+)
+def test_a_network_must_be_clearly_better_than_closed_forms(network: float, kind: str):
+    chosen = search(by_kind(kernel=0.1, network=network), branch=SHORT)
+    assert isinstance(chosen.method, TwoStep)
+    assert kind_of_branch(chosen.method.branch) == kind
+    assert chosen.choice is not None
+    assert chosen.choice.best_network is not None
+    assert chosen.choice.best_network.startswith("network")
 
 
-# -- a choice
+def test_of_a_network_one_half_of_a_part_chooses_and_the_other_measures():
+    errors = 0.1 + 0.01 * RNG.random(SAMPLES)
+    chosen = search(by_kind(kernel=1.0, network=errors), branch=SHORT)
+    assert chosen.choice is not None
+    chose, measured = chosen.choice.error, chosen.validation_error
+    assert measured is not None
+    pairs = [(errors[PARTS[0][[i, j]]].mean(), errors[np.delete(PARTS[0], [i, j])].mean()) for i, j in PAIRS]
+    assert any((chose, measured) == pytest.approx(pair, rel=1e-12) for pair in pairs)
 
 
-def choice_of(errors: dict[str, list[float]], nearly: float) -> tuple[Any, list[str]]:
-    """The choice among candidates with known errors on each of several trials."""
-    said: list[str] = []
-
-    class Known:
-        def __init__(self, fold: int) -> None:
-            self.fold = fold
-
-        def error(self, candidate: Any, *, key: Any) -> float:
-            return errors[candidate][self.fold]
-
-    folds = [Known(fold) for fold in range(len(next(iter(errors.values()))))]
-    found = measure(folds, {name: name for name in errors}, key=0, on_error=lambda name, _: said.append(name))
-    return Choice(best_of(found, list(found), nearly), found), said
+PAIRS = [(i, j) for i in range(4) for j in range(i)]
 
 
-def test_the_mean_over_the_folds_decides():
-    choice, said = choice_of({"a": [0.1, 0.9], "b": [0.4, 0.4], "c": [0.5, 0.2]}, 1.0)
-    assert choice.name == "c"
-    assert choice.errors == pytest.approx({"a": 0.5, "b": 0.4, "c": 0.35})
-    assert choice.error == pytest.approx(0.35)
-    assert said == ["a", "b", "c"]
+def iterations(trials: Known) -> list[int]:
+    return [each.branch.iterations for each in trials.seen if isinstance(each.branch, NetworkBranch)]
 
 
-@pytest.mark.parametrize(("nearly", "name"), [(1.0, "c"), (1.2, "b"), (2.0, "a")])
-def test_the_first_that_is_nearly_as_good_is_taken(nearly: float, name: str):
-    assert choice_of({"a": [0.19], "b": [0.11], "c": [0.10]}, nearly)[0].name == name
+def test_trials_are_short_and_the_winner_is_measured_as_long_as_it_is_trained():
+    trials = by_kind(kernel=1.0, network=0.1)
+    search(trials, branch=SHORT)
+    assert iterations(trials) == [20, 20, 50, 50, 50, 200]  # at least 20, longer where decays are compared
 
 
-def test_errors_that_are_not_numbers_never_win():
-    assert best_of({"a": np.nan, "b": np.inf, "c": 3.0}, ["a", "b", "c"]) == "c"
-    assert best_of({"a": np.nan, "b": np.nan}, ["a", "b"]) == "a"
-    assert best_of({"a": 1.0, "b": 2.0}, ["b"]) == "b"  # only among those named
+@pytest.mark.parametrize(
+    ("known", "clock"),
+    [({"linear": 1e-9}, Clock()), ({"kernel": 0.1}, Clock(0.1))],
+    ids=["at rounding", "no time"],
+)
+def test_nothing_is_trained_where_it_cannot_pay(known: dict[str, float], clock: Clock):
+    trials = by_kind(**known)
+    chosen = search(trials, branch=SHORT, clock=clock)
+    assert not iterations(trials)
+    assert isinstance(chosen.method, TwoStep)
+    assert isinstance(chosen.method.branch, Linear | Kernel)
+
+
+def test_when_the_time_is_over_something_is_chosen_still():
+    trials = by_kind()
+    assert search(trials, branch=SHORT, clock=Clock(1.0, start=-1e9)).validation_error == 9.0
+    assert len(trials.seen) == 1
+
+
+def test_weights_are_chosen_for_the_best():
+    trials = Known(lambda candidate: np.asarray(0.1 if candidate.weights == "none" else 0.2))
+    chosen = search(trials, branch=Linear(), inputs=StandardisedInputs(), weights="auto")
+    assert chosen.method.weights == "none"
+    assert chosen.summary() is not None
+
+
+def test_what_is_not_measured_has_no_error():
+    chosen = search(encoders(dict.fromkeys(("standardise", "log", "inverse", "inverse-root"), 0.1)),
+                    measured=False, branch=Linear())  # fmt: skip
+    assert chosen.validation_error is None
+    assert chosen.held_out is None
+
+
+def test_a_choice_is_applied_to_another_method():
+    chosen = search(by_kind(kernel=0.1), branch=SHORT, clock=Clock(0.1))
+    assert isinstance(chosen.method, TwoStep)
+    other = chosen.applied_to(TwoStep(weights="relative", branch=Linear()))
+    assert isinstance(other.method, TwoStep)
+    assert (other.method.branch, other.method.trunk) == (Linear(), chosen.method.trunk)
+    assert dc.replace(other.method, branch=chosen.method.branch) == chosen.method
 
 
 # -- what is worth trying
@@ -196,6 +207,15 @@ def test_several_numbers_are_one_input_and_several_functions_are_not():
     assert "a=log,f=principal:1" in names
     assert len(set(names)) == len(names) == 4  # as many as the function with the longest list has
     assert all(each.fit(functions) for each in encoding_candidates(functions))
+
+
+def test_kernels_with_lengths_see_few_features():
+    few = with_inputs(a=RNG.uniform(1, 2, (40, 5)))
+    assert anisotropic_encodings(few, []) == [StandardisedInputs(), PowerInputs()]
+    many = with_inputs(f=RNG.normal(size=(40, 60)))
+    ranked = kernel_encodings(many)
+    assert str(ranked[0]) == "standardise"
+    assert all(str(each).startswith("principal") for each in anisotropic_encodings(many, ranked))
 
 
 def test_scattered_outputs_have_no_predictive_coordinates():

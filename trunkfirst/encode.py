@@ -13,7 +13,7 @@ from .coordinates import Coordinates
 from .data.operator_data import OperatorData
 from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
-from .encoders import AbstractEncoder, AnyArray, AutoInputs, Inputs, Parallel, in_precision, to_jax
+from .encoders import AbstractEncoder, AnyArray, AutoInputs, Identity, Inputs, Parallel, in_precision, to_jax
 from .fields import AbstractFields, Basis, Fields, Mesh
 from .linear.blocked_qr import one_blas_thread
 from .networks.branches import Branch
@@ -186,6 +186,8 @@ def raw_rows(
 
 
 def _encode_points(coordinates: AbstractEncoder, points: Float[np.ndarray, "points coordinates"]) -> np.ndarray:
+    if isinstance(coordinates, Identity):
+        return points
     with jax.enable_x64(True):
         return np.asarray(coordinates(jnp.asarray(points)))
 

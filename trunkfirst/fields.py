@@ -22,7 +22,7 @@ from .linear.low_rank import compress, is_limited_by_network, leverage_sample, t
 from .linear.orthonormalise import AbstractOrthonormaliser, Orthonormal, orthonormal_already
 from .minimisers.loop import AbstractObjective, Status
 from .minimisers.separable import AbstractFeatures, SeparableProblem, solve_ridge, solve_ridge_in_blocks
-from .networks.layers import AbstractFunctions, Perceptron, Trunk, rounded
+from .networks.layers import AbstractFunctions, Modes, Perceptron, Trunk, rounded
 from .records import LogEntry
 
 # Numbers of all layers at all points beyond which a search looks at some of the points: 64 MiB.
@@ -158,15 +158,15 @@ class Fields(AbstractFields):
         )
 
     def solve(self, trunk: AbstractFunctions, ridge: float) -> Float[np.ndarray, "rows functions"]:
-        dtype = trunk.dtype
-        roots = np.sqrt(mean_one(self.point_weights, len(self.points)))
+        dtype, points = trunk.dtype, self._points_of(trunk)
+        roots = np.sqrt(mean_one(self.point_weights, len(points)))
 
         def rows(block: slice) -> tuple[Array, Array]:
             root = jnp.asarray(roots[block], dtype)[:, None]
-            Phi = jnp.asarray(trunk_values(trunk, self.points[block], dtype))
+            Phi = jnp.asarray(trunk_values(trunk, points[block], dtype))
             return Phi * root, jnp.asarray(self.outputs[:, block], dtype).T * root
 
-        blocks = row_blocks(len(self.points))
+        blocks = row_blocks(len(points))
         if len(blocks) == 1:
             return np.asarray(_solve(*rows(blocks[0]), ridge)).T
         part, parts = process_shard()
@@ -174,7 +174,7 @@ class Fields(AbstractFields):
         return np.asarray(solve_ridge_in_blocks(lambda: map(rows, own), ridge)).T
 
     def loss(self, trunk: AbstractFunctions, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
-        return plain_loss(A, trunk_values(trunk, self.points, A.dtype), self.outputs, p=p)
+        return plain_loss(A, trunk_values(trunk, self._points_of(trunk), A.dtype), self.outputs, p=p)
 
     def basis(self, step1: TrunkResult, orthonormalise: AbstractOrthonormaliser | None) -> Basis:
         """Targets (R A)^T, or where A is the least-squares solution the same as (Q^T U)^T; without QR A^T."""
@@ -183,13 +183,17 @@ class Fields(AbstractFields):
             return Basis(step1.coefficients, None, found.squared_length, found.condition, found)
         if orthonormalise is None:
             return Basis(step1.coefficients, None, 1.0, None)
-        features = trunk_values(step1.trunk, self.points, step1.coefficients.dtype)
+        features = trunk_values(step1.trunk, self._points_of(step1.trunk), step1.coefficients.dtype)
         found = orthonormalise(features, point_weights=self.point_weights, targets=self.outputs)
         if step1.is_projected:
             targets = found.coefficients(self.outputs, point_weights=self.point_weights)
         else:
             targets = step1.coefficients @ found.coordinates.T
         return Basis(targets, found.transform, found.squared_length, found.condition, found)
+
+    def _points_of(self, trunk: AbstractFunctions) -> Float[np.ndarray, "points _"]:
+        """The points as the trunk takes them: modes are functions of the physical coordinates."""
+        return self.mesh.points if isinstance(trunk, Modes) and self.mesh is not None else self.points
 
     def limits(self, trunk: AbstractFunctions, p: float) -> dict[str, Any]:
         """Two bounds for p = 1, one for p = 2 (Eckart-Young)."""

@@ -29,6 +29,7 @@ from .linear.orthonormalise import SVD
 from .memory import check_memory, stream_bytes
 from .method import AbstractMethod, Trained
 from .minimisers.loop import OnStep, Status
+from .modes import ModesTrunk
 from .monolithic import Monolithic
 from .progress import Reporter, Silent
 from .run_data import RunData
@@ -103,7 +104,8 @@ def train(
 
     def on_better(found: Chosen) -> None:
         handed_over.append(found)
-        if on_operator is not None:
+        # A network as trunk is trained once, in the end.
+        if on_operator is not None and isinstance(getattr(found.method, "trunk", None), ModesTrunk):
             on_operator(finish(found, found.method, intervals=False))
 
     status: Status | None = None

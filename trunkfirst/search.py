@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -24,10 +23,10 @@ from .candidates import (
 from .checkpoints import remember
 from .clock import Clock
 from .data.operator_data import OperatorData
+from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
-from .encode import encode
-from .encoders import AbstractInputs, AutoInputs, StandardisedInputs
-from .fields import Fields
+from .encode import is_relative, make_fields
+from .encoders import AbstractInputs, AutoInputs, Identity, StandardisedInputs
 from .intervals import HeldOut
 from .method import AbstractMethod
 from .modes import ModesTrunk, principal_modes
@@ -427,10 +426,9 @@ class Search:
 
 def suitable_modes(method: TwoStep, data: OperatorData, allowed: float) -> int:
     """The fewest modes that leave out at most the relative error `allowed`."""
-    with jax.enable_x64(True):
-        fields = encode(data, dc.replace(method, inputs=StandardisedInputs()), np.dtype(np.float64)).fields
-    assert isinstance(fields, Fields)
-    squares = principal_modes(fields).sizes ** 2
+    output = method.output.fit(data)
+    weights = channel_weights(data, is_relative(method, output))
+    squares = principal_modes(make_fields(data, Identity(), output, weights)).sizes ** 2
     tails = np.cumsum(squares[::-1])[::-1]
     return max(1, int((np.sqrt(tails / tails[0]) > allowed).sum()))
 

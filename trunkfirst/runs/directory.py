@@ -32,6 +32,7 @@ from ..distributed.processes import broadcast_value, is_distributed, is_leader
 from ..errors import DataError, OutputNotWritableError, Terminated, TrunkfirstError, UsageError
 from ..files.integrity import CHECKPOINTS, MANIFEST, prepare_directory, remove_leftovers
 from ..files.text_files import read_json, to_json, write_text
+from ..records import mapping_at
 
 _REQUEST = "request.json"
 _PACKAGES = ("trunkfirst", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-fem", "safetensors")
@@ -129,7 +130,7 @@ def read_request(folder: Path) -> dict[str, Any] | None:
         UsageError: There is no run in `folder`.
     """
     path = folder / CHECKPOINTS / _REQUEST
-    if (folder / MANIFEST).is_file():
+    if (folder / MANIFEST).is_file() and not (path.is_file() and _is_interim(folder)):
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return None
     if not path.is_file():
@@ -138,6 +139,12 @@ def read_request(folder: Path) -> dict[str, Any] | None:
     if not isinstance(request, dict):
         raise UsageError(f"{path} does not say what to do")
     return request
+
+
+def _is_interim(folder: Path) -> bool:
+    """Whether the operator in the folder was saved while a better one was looked for."""
+    metrics = folder / "metrics.json"
+    return metrics.is_file() and mapping_at(read_json(metrics)).get("status") == "interrupted"
 
 
 def check_same_data(data: AnyData | ShardedData) -> None:

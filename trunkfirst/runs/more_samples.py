@@ -29,6 +29,8 @@ from .run import Outcome, run
 
 # A trunk made for other samples is kept if it represents the new ones within this factor as well.
 _STILL_GOOD = 1.5
+# Errors below this are rounding.
+_EXACT = 1e-12
 
 
 def fit_more(
@@ -117,7 +119,7 @@ def is_still_good(operator: Operator, old: AnyData, new: AnyData, earlier: Path,
         case _:  # without test samples, those it was trained on must do
             before = float(evaluate(operator, old).optimal_errors.mean())
     now = float(evaluate(operator, new).optimal_errors.mean())
-    is_good = now <= _STILL_GOOD * before
+    is_good = now <= max(_STILL_GOOD * before, _EXACT)
     verdict = "kept; only the branch is trained" if is_good else "trained anew"
     reporter.say(
         f"the earlier trunk represents the new samples with error {now:.1e} (before {before:.1e}): it is {verdict}"
