@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from .candidates import (
     anisotropic_encodings,
@@ -22,11 +21,13 @@ from .candidates import (
 )
 from .checkpoints import remember
 from .clock import Clock
+from .comparison import Comparison
 from .data.operator_data import OperatorData
 from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
 from .encode import is_relative, make_fields
 from .encoders import AbstractInputs, AutoInputs, Identity, StandardisedInputs
+from .errors import SolveError
 from .intervals import HeldOut
 from .method import AbstractMethod
 from .modes import ModesTrunk, principal_modes
@@ -49,8 +50,8 @@ _NETWORKS = ("network", "convolution", "active-neurons")
 # Below this error nothing that is trained by iterations does better. If the errors with and without a sample in
 # training have this ratio, what is left is noise.
 _ACCURATE, _NOISE = 1e-7, 0.7
-# A network has to be this much better than a closed form. A trial of it takes at most this share of the time left.
-_WORTH_TRAINING, _TRIAL_SHARE, _WHOLE_SHARE = 0.97, 0.06, 0.2
+# A trial of a network takes at most this share of the time left, the training in the end that one.
+_TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
 _MIN_TRIAL, _MIN_SECONDS, _MIN_TRUNK_SECONDS = 20, 20.0, 60.0
 # The trunk is the limit where the best coefficients still have this share of the error.
 _TRUNK_LIMITS = 0.5
@@ -61,7 +62,6 @@ _CLEARLY = 0.9
 RIDGE, KERNEL_RIDGE = "PCA + ridge", "PCA + kernel ridge"
 
 Trials: TypeAlias = Folds | TrainedTrunk
-Errors = Float[np.ndarray, " samples"]
 
 
 @dc.dataclass(frozen=True)
@@ -117,9 +117,9 @@ class Search:
         self._weights, *self._other_weights = (
             ("relative", "none") if method.weights == "auto" else (method.weights,)
         )
-        self._first, self._second = _halves(trials, measured)
         self._tried: dict[str, Candidate] = {}
-        self._errors: dict[str, Errors] = {}
+        tolerance = 1.0 if self._is_auto else _NEARLY
+        self._errors = Comparison(trials.parts, trials.data.samples, measured=measured, tolerance=tolerance)
         self._seconds: dict[str, float] = {}
         self._settings: dict[str, CandidateSettings] = {}
         self._handed_over = np.inf
@@ -299,13 +299,16 @@ class Search:
         for name, candidate in candidates.items():
             self._settings[name] = settings_of(candidate)
             found = self._measured_errors(name, candidate)
-            self._errors[name], self._seconds[name] = found["errors"], float(found["seconds"][0])
+            self._errors.errors[name], self._seconds[name] = found["errors"], float(found["seconds"][0])
             self._reporter.say(f"  {name}: {self._mean(name):.2e}")
 
     def _measured_errors(self, name: str, candidate: Candidate) -> Mapping[str, np.ndarray]:
         def compute() -> dict[str, np.ndarray]:
             begin = time.perf_counter()
-            errors = self._trials.errors(candidate, self._parts(candidate))
+            try:
+                errors = self._trials.errors(candidate, self._parts(candidate))
+            except (SolveError, np.linalg.LinAlgError):
+                errors = np.full(self._data.samples, np.inf)
             return {"errors": errors, "seconds": np.array([time.perf_counter() - begin])}
 
         # What is trained by iterations has checkpoints of its own; a resumed search needs what it found.
@@ -321,43 +324,18 @@ class Search:
 
     # -- comparing
 
-    def _mean(self, name: str, rows: Bool[np.ndarray, " samples"] | None = None) -> float:
-        """The mean error of a candidate on the rows that it was measured on; for networks, on the first half."""
-        errors = self._errors[name]
-        if rows is None:
-            rows = ~np.isnan(errors) if self._is_complete(name) else self._first
-        return float(np.mean(errors[rows]))
-
-    def _is_complete(self, name: str) -> bool:
-        """Whether every sample was left out once."""
-        return not self._measured or bool(np.isfinite(self._errors[name]).all())
+    def _mean(self, name: str) -> float:
+        return self._errors.mean(name)
 
     def _best(self) -> str:
-        """The best closed form, or a network that is clearly better on the first half of the part left out."""
-        complete = [name for name in self._tried if self._is_complete(name)]
-        closed = self._least(complete, None) if complete else None
-        others = [name for name in self._tried if name not in complete]
-        if not others:
-            assert closed is not None
-            return closed
-        trained = self._least(others, self._first)
-        if closed is None or self._mean(trained, self._first) < _WORTH_TRAINING * self._mean(closed, self._first):
-            return trained
-        return closed
-
-    def _least(self, names: Sequence[str], rows: Bool[np.ndarray, " samples"] | None) -> str:
-        """The first name whose error is nearly the least; the first if none is finite."""
-        tolerance = 1.0 if self._is_auto else _NEARLY
-        errors = {name: self._mean(name, rows) for name in names}
-        least = min((error for error in errors.values() if np.isfinite(error)), default=np.inf)
-        return next((name for name in names if errors[name] <= tolerance * least), names[0])
+        return self._errors.best(list(self._tried))
 
     def _best_error(self) -> float:
         return self._mean(self._best())
 
     def _best_network(self) -> str | None:
         names = [name for name, each in self._tried.items() if kind_of_branch(each.branch) in _NETWORKS]
-        return self._least(names, self._first) if names else None
+        return self._errors.least(names, self._errors.first) if names else None
 
     def _ranked(self, prefix: str) -> list[AbstractInputs]:
         names = [name for name in self._tried if name.startswith(prefix) and name.count(",") == 1]
@@ -373,7 +351,7 @@ class Search:
         if self._on_better is not None:
             self._on_better(self._chosen())
         baselines = ", ".join(
-            f"{name} {self._mean(name):.1e}" for name in (RIDGE, KERNEL_RIDGE) if name in self._errors
+            f"{name} {self._mean(name):.1e}" for name in (RIDGE, KERNEL_RIDGE) if name in self._errors.errors
         )
         left = f"; {self._clock.left:.0f} s left" if self._clock.minutes is not None else ""
         self._reporter.say(f"best so far: {self._best()}, {self._handed_over:.1e} ({baselines}){left}")
@@ -381,33 +359,20 @@ class Search:
     def _chosen(self) -> Chosen:
         name = self._best()
         candidate = self._tried[name]
-        error = self._validation_error(name) if self._measured else None
+        error = self._errors.validation_error(name, list(self._tried)) if self._measured else None
         baseline = [
             Baseline(kind, self._mean(key), self._seconds[key])
             for key, kind in ((RIDGE, "pca-ridge"), (KERNEL_RIDGE, "pca-kernel-ridge"))
-            if key in self._errors
+            if key in self._errors.errors
         ]
-        means = {each: self._mean(each) for each in self._errors}
+        means = {each: self._mean(each) for each in self._errors.errors}
         choice = Choice(name, means, self._best_network(), self._settings, baseline)
         held_out = (lambda: self._held_out(candidate)) if self._measured else None
         return Chosen(self._method_of(candidate, error), choice, error, held_out)
 
-    def _validation_error(self, name: str) -> float:
-        """The error on samples that did not choose: of every fold, that of the choice made on the others."""
-        if not self._is_complete(name):
-            return self._mean(name, self._second)
-        complete = [each for each in self._tried if self._is_complete(each)]
-        found = np.empty(self._data.samples)
-        for rows in self._trials.parts:
-            others = np.ones(len(found), bool)
-            others[rows] = False
-            found[rows] = self._errors[self._least(complete, others)][rows]
-        return float(found.mean())
-
     def _held_out(self, candidate: Candidate) -> HeldOut:
-        rows = (
-            self._second if not candidate.is_closed_form or isinstance(self._trials, TrainedTrunk) else slice(None)
-        )
+        is_complete = candidate.is_closed_form and isinstance(self._trials, Folds)
+        rows = slice(None) if is_complete else self._errors.second
         predictions = self._trials.predictions(candidate, self._parts(candidate))
         return HeldOut(self._data.outputs[rows], predictions[rows])
 
@@ -431,13 +396,3 @@ def suitable_modes(method: TwoStep, data: OperatorData, allowed: float) -> int:
     squares = principal_modes(make_fields(data, Identity(), output, weights)).sizes ** 2
     tails = np.cumsum(squares[::-1])[::-1]
     return max(1, int((np.sqrt(tails / tails[0]) > allowed).sum()))
-
-
-def _halves(trials: Trials, measured: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Samples of the first part that choose among trained candidates, and those that measure the winner."""
-    first, second = np.zeros((2, trials.data.samples), bool)
-    rows = np.random.default_rng(0).permutation(trials.parts[0])
-    middle = (len(rows) + 1) // 2 if measured else len(rows)
-    first[rows[:middle]] = True
-    second[rows[middle:]] = True
-    return (first, second) if second.any() else (first, first)

@@ -24,7 +24,6 @@ from .evaluation import evaluate, predict_at
 from .fields import TrunkResult
 from .linear.low_rank import principal_rows
 from .linear.orthonormalise import field_sizes
-from .method import named_key
 from .minimisers.loop import OnStep
 from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
