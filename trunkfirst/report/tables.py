@@ -288,8 +288,8 @@ _WEIGHTS = {"relative": "samples weighted by relative error", "none": "samples w
 _NEARLY = 1.25  # a simpler candidate is preferred where its error is at most about this multiple of the smallest
 _NETWORKS = ("network", "convolution", "active-neurons", "joint")
 _HOW = (
-    "Each candidate was evaluated on samples that it was not fitted to; networks were trained with a small budget. "
-    "Test samples were not used."
+    "Each candidate was evaluated on samples that it was not fitted to; networks were trained with a small "
+    "budget. Test samples were not used."
 )
 _IN_FOLDS = (
     "Errors are those of the whole operator on samples that were left out, one part after the other; everything, "
