@@ -317,7 +317,7 @@ def test_modes_have_no_remark_on_the_size_of_step_1(tmp_path: Path):
     (folder / "config.toml").write_text('[method.trunk]\nkind = "modes"\n')
     text = text_of(write_report(folder).read_text())
     assert "step 1 has" not in text
-    assert "the loss is the lowest that any trunk of this width allows" in text
+    assert "no trunk of this width has a lower loss, for the weights used." in text
 
 
 # -- active neurons

@@ -227,7 +227,7 @@ def _limit(run: Run) -> str | None:
     if ratio is None:
         return None
     if ratio == 1:
-        return "the loss is the lowest that any trunk of this width allows."
+        return "no trunk of this width has a lower loss, for the weights used."
     return f"the loss is {_factor(ratio)} times the lowest that any trunk of this width allows."
 
 
