@@ -23,7 +23,7 @@ def main() -> dict[str, float]:
     x = np.linspace(0, 1, 60)
     f, u = random_series(250, x, seed=0)
 
-    # `trunkfirst.fit(f, u, x[:, None])` chooses the method on validation samples. Here it is given: a trunk of ten
+    # `trunkfirst.fit(f, u, x[:, None])` chooses the method on samples left out. Here it is given: a trunk of ten
     # functions for step 1, and a linear branch for step 2, because this operator is linear.
     method = trunkfirst.TwoStep(
         trunk=trunkfirst.NetworkTrunk(hidden=(30, 30), width=10, iterations=400, starts=1),

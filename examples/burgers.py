@@ -17,7 +17,7 @@ def main(path: Path, *, iterations: int = 3000) -> dict[str, float]:
     data = trunkfirst.read_data(path)
     print(*trunkfirst.check_data(data).sentences, sep="\n")
 
-    # `trunkfirst.fit(path)` chooses all this on validation samples. By hand: a smooth trunk of 40 functions of
+    # `trunkfirst.fit(path)` chooses all this on samples left out. By hand: a smooth trunk of 40 functions of
     # (t, x), and kernel ridge regression, which needs no training and is hard to beat with 1000 samples.
     method = trunkfirst.TwoStep(
         trunk=trunkfirst.NetworkTrunk(hidden=(60, 60), width=40, iterations=iterations, starts=1),

@@ -270,6 +270,56 @@ def test_the_kernel_baseline_is_in_both_tables(tmp_path: Path):
     assert ["Mean relative test error", KERNEL, "\u2013", "1.23e-5", "\u2013"] in rows(page)
 
 
+BASELINE = [
+    {"kind": "pca-ridge", "mean_relative_l2": 2e-3, "seconds": 0.1},
+    {"kind": "pca-kernel-ridge", "mean_relative_l2": 3e-4, "seconds": 0.2},
+]
+
+
+def test_baselines_are_next_to_the_validation_error(tmp_path: Path):
+    page = page_of_one(tmp_path, baseline=BASELINE, validation={"mean_relative_l2": 1e-4})
+    assert ["Validation error, mean", "1.00e-4"] in rows(page)
+    assert ["Validation error, mean, PCA + ridge", "2.00e-3"] in rows(page)
+    assert ["Validation error, mean, PCA + kernel ridge", "3.00e-4"] in rows(page)
+    sentence = "left out of training the mean relative error is 1.00e-4 (PCA + ridge 2.00e-3, PCA + kernel ridge"
+    assert sentence in text_of(page)
+
+
+@pytest.mark.parametrize("baseline", [None, [], [{}], "none", [1]])
+def test_a_run_without_baselines_has_no_such_rows(tmp_path: Path, baseline: object):
+    assert "mean, PCA" not in page_of_one(tmp_path, baseline=baseline)
+
+
+def test_the_report_says_how_candidates_were_compared(tmp_path: Path):
+    errors = {"PCA + ridge": 1e-5, "kernel, log": 2e-4, "network, log": 1e-4}
+    settings = {
+        "PCA + ridge": ("linear", "standardise", "none"),
+        "kernel, log": ("kernel", "log", "relative"),
+        "network, log": ("network", "log", "relative"),
+    }
+    chosen = searched(errors, settings, "kernel, log")
+    text = text_of(page_of_one(tmp_path, chosen=chosen, baseline=BASELINE))
+    # The branch was given: then a baseline is no candidate. The network was measured on other samples.
+    assert "but “network, log” (1.00e-4) is not clearly better on the samples that both have." in text
+    assert "the trunk included, was fitted to the others" in text
+    text = text_of(page_of_one(tmp_path, chosen=chosen))
+    assert "on samples that it was not fitted to" in text
+    assert "the trunk included" not in text
+
+
+def test_modes_have_no_remark_on_the_size_of_step_1(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    content = json.loads((folder / "metrics.json").read_text())
+    content["parameters"] = {"trunk": 10, "coefficients": 20, "branch": 30}
+    content["trunk"] |= {"limit": content["trunk"]["loss"], "is_limited_by_network": False}
+    (folder / "metrics.json").write_text(json.dumps(content))
+    assert "step 1 has 20 free coefficients" in text_of(write_report(folder).read_text())
+    (folder / "config.toml").write_text('[method.trunk]\nkind = "modes"\n')
+    text = text_of(write_report(folder).read_text())
+    assert "step 1 has" not in text
+    assert "no trunk of this width has a lower loss, for the weights used." in text
+
+
 # -- active neurons
 
 

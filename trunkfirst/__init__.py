@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .minimisers.lbfgs import LBFGS as LBFGS
     from .minimisers.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
     from .minimisers.loop import Stopping as Stopping
+    from .modes import ModesTrunk as ModesTrunk
     from .monolithic import (
         Monolithic as Monolithic,
         MonolithicProjected as MonolithicProjected,
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     )
     from .regressors.sklearn import Sklearn as Sklearn
     from .trunks import (
+        AutoTrunk as AutoTrunk,
         JointTrunk as JointTrunk,
         TrunkNetwork as TrunkNetwork,
     )
@@ -111,6 +113,7 @@ _MODULES = {
     "minimisers.lbfgs": "LBFGS",
     "minimisers.levenberg_marquardt": "LevenbergMarquardt",
     "minimisers.loop": "Stopping",
+    "modes": "ModesTrunk",
     "monolithic": "Monolithic MonolithicProjected",
     "network_trunk": "NetworkTrunk SeparateTrunks",
     "networks.operator": "Operator Prediction load save",
@@ -121,7 +124,7 @@ _MODULES = {
     "regressors.network": "AutoBranch BranchNetwork JointBranch NetworkBranch",
     "regressors.ridge": "Kernel Linear",
     "regressors.sklearn": "Sklearn",
-    "trunks": "JointTrunk TrunkNetwork",
+    "trunks": "AutoTrunk JointTrunk TrunkNetwork",
     "two_step": "TwoStep",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -35,7 +35,7 @@ _ONE_SPLIT, _TENTH = 500, 10
 
 
 def is_open(method: AbstractMethod) -> bool:
-    """Whether something is left to be chosen on validation samples."""
+    """Whether something is left to be chosen."""
     is_auto = isinstance(method, TwoStep) and isinstance(method.branch, AutoBranch)
     has_trunk = not (isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk))
     return is_auto or not has_trunk or isinstance(method.inputs, AutoInputs) or method.weights == "auto"

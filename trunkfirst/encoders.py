@@ -368,7 +368,7 @@ def basis_coefficients(
 
 @record
 class AutoInputs(AbstractInputs):
-    """The encoder is chosen on validation samples."""
+    """The encoder is chosen by the error on samples that are left out."""
 
     kind: Literal["auto"] = kind_field("auto")
 

@@ -36,7 +36,7 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
     points: where the columns of y are, (points, coordinates) or (points,); None: evenly spaced in [0, 1].
     width: N, the number of trunk functions; None: from the rank of the outputs.
     hidden: neurons in each hidden layer, three in the trunk and one in the branch; None: from the data, and 128.
-    branch: "auto" (chosen on validation samples), "network", "linear", "kernel", or a record such as `Kernel()`.
+    branch: "auto" (chosen on samples left out), "network", "linear", "kernel", or a record such as `Kernel()`.
     encoder: of X: "auto", "standardise", "raw", "log", ..., or a record such as `PrincipalInputs(8)`.
     activation: of both networks, e.g. "tanh" or "relu"; None: tanh in the trunk, gelu in the branch.
     iterations: of each step, at most.

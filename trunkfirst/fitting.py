@@ -48,8 +48,10 @@ class FitResult(Trained):
 
     `status` is "finished", "interrupted" or "diverged"; `history` the log of all stages; `diagnostics` the parts
     `trunk`, `branch` and `parameters` of `metrics.json`; `method` the method with nothing left open; `evaluation`
-    the errors on the test samples, if any were held back; `validation_error` the mean relative l2 error on
-    validation samples, of the best candidate or of the operator itself where they are kept out of training.
+    the errors on the test samples, if any were held back; `validation_error` the mean relative l2 error of
+    operators on samples that they were not fitted to and that did not choose the method, or of the operator itself
+    where validation samples are kept out of training. `chosen.choice.baseline` has PCA + ridge and PCA + kernel
+    ridge.
     """
 
     method: AbstractMethod = dc.field(kw_only=True)

@@ -40,8 +40,9 @@ def fit(
 ) -> FitResult:
     """Learn the operator that maps input functions to output functions.
 
-    What the method leaves open is chosen: sizes from the data, iterations from the time; encoder, branch and
-    weights on validation samples. Then the operator is trained on all samples but the test samples.
+    What the method leaves open is chosen: trunk, branch, encoder and weights by the error of the whole operator on
+    samples that are left out, iterations from the time. Closed forms come first; networks follow as long as they
+    can pay. Then the operator is trained on all samples but the test samples.
 
     Args:
         inputs: input functions (samples, sensors), or a dictionary of several by name; or `OperatorData`,
@@ -49,7 +50,7 @@ def fit(
         outputs: output functions (samples, points) or (samples, points, channels), where `inputs` is an array.
         points: where the outputs are given (points, coordinates), where `inputs` is an array.
         method: `TwoStep`, `Monolithic` or `MonolithicProjected`; everything is chosen if left out.
-        minutes: time allowed, for iterations that the method leaves open.
+        minutes: time allowed; less is used where more cannot pay, any if None.
         seed: of the networks; the same seed gives the same bits.
         test_share: share of the samples that are held back and evaluated at the end.
         out: a folder for the run: operator, configuration, metrics; it can be resumed.

@@ -7,7 +7,7 @@ which it must have had more. What it does not print is ours: the start of A, and
 10,000 iterations, which take minutes.
 
 `fast` keeps problem, data and architecture and uses what this library adds: variable projection, L-BFGS, several
-starts, relative weights, encoders chosen on validation samples.
+starts, relative weights, encoders chosen on samples left out.
 """
 
 import dataclasses as dc
@@ -96,7 +96,7 @@ def preset_method(preset: str, problem: str, method: str = "two-step") -> Abstra
 
 
 def _fast(name: str, problem: _Problem, method: str) -> AbstractMethod:
-    # As `fit` chooses it on validation samples.
+    # As `fit` of version 0.1 chose it.
     inputs = PrincipalInputs(64) if name == "random-conductivity" else AutoInputs()
     common: dict[str, Any] = {"inputs": inputs, "coordinates": Coordinates(rescale=False), "weights": "relative"}
     iterations = problem.fast_trunk["iterations"]

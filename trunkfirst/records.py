@@ -111,6 +111,12 @@ class Baseline:
     mean_relative_l2: float
     seconds: float
 
+    @classmethod
+    def from_json(cls, entry: Mapping[str, object]) -> "Baseline":
+        """Read an entry of `baseline` in `metrics.json`; a number that is missing becomes NaN."""
+        numbers = (number_at(entry, name) for name in ("mean_relative_l2", "seconds"))
+        return cls(str(entry.get("kind")), *(math.nan if value is None else value for value in numbers))
+
 
 @dc.dataclass(frozen=True)
 class Choice:

@@ -31,10 +31,12 @@ class DataSettings:
     samples: int | None = Field(default=None, ge=4, description="number of samples; all if left out")
     points: str | None = Field(default=None, description='"random:M" or "grid:N" instead of the mesh of a problem')
     split_seed: int = Field(default=0, ge=0, lt=2**63, description="seed of the split")
-    validation_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for choosing settings")
+    validation_share: float = Field(
+        default=0.1, ge=0, lt=1, description="share of samples that hold_validation keeps out of training"
+    )
     hold_validation: bool = Field(
         default=False,
-        description="do not train on these samples in the end, but evaluate the operator on them, as sweeps do",
+        description="do not train on these samples, but evaluate the operator on them, as sweeps do",
     )
     test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for evaluating the result")
 

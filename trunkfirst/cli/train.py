@@ -131,7 +131,9 @@ def fit(
     config: Annotated[
         Path | None, typer.Option(help="Settings in a TOML file; all are optional.", show_default=False)
     ] = None,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Approximate time limit.")] = 5.0,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="Time allowed; less is used where more cannot pay.")
+    ] = 5.0,
     test_share: Annotated[
         float | None,
         typer.Option(
@@ -140,7 +142,9 @@ def fit(
     ] = None,
     earlier: Annotated[
         Path | None,
-        typer.Option("--from", metavar="DIR", help="Add the samples to an earlier fit.", show_default=False),
+        typer.Option(
+            "--from", metavar="DIR", help="Add the samples to those of an earlier fit.", show_default=False
+        ),
     ] = None,
     seed: Seed = None,
     settings: Settings = None,
@@ -151,7 +155,9 @@ def fit(
 ) -> int:
     """Train on your own data: a file with inputs, points and outputs.
 
-    All settings are optional. Widths, encoders, weights and branch are chosen on validation samples. All choices
+    All settings are optional. Trunk, branch, encoder and weights are chosen by the error of the whole operator on
+    samples that are left out. Closed forms come first, and an operator is saved within seconds; then networks are
+    tried as long as they can pay. PCA + ridge and PCA + kernel ridge are measured on the same samples. All choices
     are written to config.toml and can be set by hand. `trunkfirst data check FILE` shows what a file contains.
 
     Example: trunkfirst fit --data my.npz --out runs/mine

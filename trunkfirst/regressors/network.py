@@ -346,7 +346,7 @@ def _misfit(branch: Branch, inputs: Array, targets: Array) -> Float[Array, ""]:
 
 @record
 class AutoBranch(AbstractRegressor):
-    """The branch is chosen on validation samples: linear, kernel, networks like `network`, active neurons."""
+    """The branch is chosen on samples left out: linear, kernels, networks like `network`, active neurons."""
 
     network: NetworkBranch = NetworkBranch()
     trial_iterations: int = Field(

@@ -7,12 +7,15 @@ from typing import cast
 import numpy as np
 
 from ..data.operator_data import OperatorData
+from ..records import mapping_at
 from .figures import method_label
 from .run_files import Experiment, Run
 from .tables import (
+    BASELINES,
     LIMITED_BY_NETWORK,
     TEST,
     TRUNK,
+    VALIDATION,
     Path,
     is_limited_by_network,
     loss_over_limit,
@@ -107,7 +110,7 @@ def summarise(experiment: Experiment) -> tuple[str, str]:
 def _accuracy(experiment: Experiment) -> str:
     means = _means(experiment, TEST)
     if not means:
-        return "No finite error on test samples is recorded; the accuracy is unknown."
+        return _left_out(experiment) or "No finite error on test samples is recorded; the accuracy is unknown."
     count = experiment.runs[0].number("samples", "test")
     samples = f"{int(count):,} unseen test samples" if count else "unseen test samples"
     first, *others = experiment.methods
@@ -117,7 +120,19 @@ def _accuracy(experiment: Experiment) -> str:
         scientific(mean_of(experiment.runs, "test", f"{name}_relative_l2")) for name in ("mean", "median", "max")
     )
     name = method_label(first)
-    return f"On {samples}, {name} has a mean relative error of {mean} (median {median}, largest {largest})."
+    text = f"On {samples}, {name} has a mean relative error of {mean} (median {median}, largest {largest})."
+    return " ".join(filter(None, (text, _left_out(experiment))))
+
+
+def _left_out(experiment: Experiment) -> str:
+    """The error on samples left out of training, and those of the baselines, where there is one method."""
+    ours = mean_of(experiment.runs, *VALIDATION)
+    found = {name: mean_of(experiment.runs, "baseline", kind) for kind, name in BASELINES.items()}
+    others = [f"{name} {scientific(error)}" for name, error in found.items() if error is not None]
+    if ours is None or len(experiment.methods) > 1:
+        return ""
+    baselines = f" ({', '.join(others)})" if others else ""
+    return f"On samples that were left out of training the mean relative error is {scientific(ours)}{baselines}."
 
 
 def _training(experiment: Experiment) -> str:
@@ -160,7 +175,7 @@ def _factor(ratio: float) -> str:
 # -- notices and remarks
 
 _STATUS = {
-    "interrupted": "it was interrupted; the results so far are shown.",
+    "interrupted": "it was interrupted or is not finished yet; the best operator so far is shown.",
     "diverged": "its training met a number that is not finite; the best result before that is shown.",
 }
 
@@ -211,13 +226,16 @@ def _limit(run: Run) -> str | None:
         return f"the lowest loss that any trunk of this width allows for p = 1 lies between {low} and {high}."
     if ratio is None:
         return None
+    if ratio == 1:
+        return "no trunk of this width has a lower loss, for the weights used."
     return f"the loss is {_factor(ratio)} times the lowest that any trunk of this width allows."
 
 
 def _sizes(run: Run) -> str | None:
     """Whether the free coefficients are fewer than the branch's parameters, (N+1)K < |θ|."""
     free, branch = run.number("parameters", "coefficients"), run.number("parameters", "branch")
-    if free is None or branch is None:
+    has_modes = mapping_at(run.config, "method", "trunk").get("kind") == "modes"
+    if free is None or branch is None or has_modes:  # modes are found without training
         return None
     sizes = f"step 1 has {int(free):,} free coefficients, (N+1)K, and the branch {int(branch):,} parameters, |θ|"
     if free < branch:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from ..errors import CorruptFileError, DataError
 from ..files.npz import read_npz
 from ..files.text_files import parse_json, read_json, read_text, read_toml
-from ..records import Claim, EvaluationRecord, LogEntry, number_at
+from ..records import Baseline, Claim, EvaluationRecord, LogEntry, number_at
 from .figures import method_label, method_rank
 
 Steps = Float[np.ndarray, " steps"]
@@ -201,6 +201,12 @@ class Run:
         """Seconds of all training steps, without data, model selection and evaluation."""
         trunk = self.number("trunk", "seconds")
         return None if trunk is None else trunk + (self.number("branch", "seconds") or 0.0)
+
+    @property
+    def baseline(self) -> dict[str, Baseline]:
+        """Simple methods on the samples left out, by kind; empty where they were not measured."""
+        found = map(Baseline.from_json, _mappings(self.metrics.get("baseline")))
+        return {each.kind: each for each in found}
 
     def number(self, *keys: str) -> float | None:
         """The metric at the end of `keys`, or None when any key is missing, null or no number."""

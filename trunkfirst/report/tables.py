@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,10 +14,13 @@ from .run_files import Experiment, Run
 MISSING = "\u2013"  # an en dash
 NO_TRUNK = "no trunk, Matern kernel ridge"
 LIMITED_BY_NETWORK = "limited by the network"
+# Simple methods on the samples left out, by their kind in metrics.json.
+BASELINES = {"pca-ridge": "PCA + ridge", "pca-kernel-ridge": "PCA + kernel ridge"}
 
 Path = tuple[str, ...]
 TEST: Path = ("test", "mean_relative_l2")
 KERNEL: Path = ("test", "kernel_mean_relative_l2")
+VALIDATION: Path = ("validation", "mean_relative_l2")
 TRUNK: Path = ("trunk", "loss")
 BRANCH: Path = ("branch", "loss")
 _RATIO: Path = ("trunk", "loss ÷ limit")  # computed here, not in metrics.json
@@ -39,7 +42,8 @@ _QUANTITIES: tuple[tuple[str, Path], ...] = (
     ("Best possible test error with this trunk, mean", ("test", "optimal_mean_relative_l2")),
     ("Test error against a finer solution, mean", ("test", "reference_mean_relative_l2")),
     ("Error of the data against a finer solution", ("data", "own_error")),
-    ("Validation error, mean", ("validation", "mean_relative_l2")),
+    ("Validation error, mean", VALIDATION),
+    *((f"Validation error, mean, {name}", ("baseline", kind)) for kind, name in BASELINES.items()),
     ("Trunk parameters |μ|", ("parameters", "trunk")),
     ("Free coefficients |A|", ("parameters", "coefficients")),
     ("Branch parameters |θ|", ("parameters", "branch")),
@@ -74,7 +78,7 @@ def scientific(value: float | None) -> str:
 
 
 def mean_of(runs: tuple[Run, ...], *path: str) -> float | None:
-    """Mean of a metric over the runs that have a finite one."""
+    """Mean of a metric over the runs that have a finite one; `("baseline", kind)` is the error of a baseline."""
     values = _finite(runs, path)
     return float(np.mean(values)) if values else None
 
@@ -235,7 +239,11 @@ def _finite(runs: tuple[Run, ...], path: Path) -> list[float]:
 
 
 def _number(run: Run, path: Path) -> float | None:
-    return loss_over_limit(run) if path == _RATIO else run.number(*path)
+    if path == _RATIO:
+        return loss_over_limit(run)
+    if path[0] == "baseline":
+        return run.baseline[path[1]].mean_relative_l2 if path[1] in run.baseline else None
+    return run.number(*path)
 
 
 def _cell(run: Run, path: Path) -> str:
@@ -270,15 +278,24 @@ _BRANCHES = {
     "convolution": "convolutional network",
     "active-neurons": "active-neuron least squares",
     "kernel": "kernel regression",
+    "ARD kernel": "kernel regression with a length for each input",
+    "ARD kernel x linear": "kernel regression with a length for each input and a linear factor",
+    "Gaussian ARD kernel": "Gaussian kernel regression with a length for each input",
+    "Gaussian ARD kernel x linear": "Gaussian kernel regression with a length for each input and a linear factor",
     "linear": "linear regression",
 }
 _WEIGHTS = {"relative": "samples weighted by relative error", "none": "samples weighted equally"}
 _NEARLY = 1.25  # a simpler candidate is preferred where its error is at most about this multiple of the smallest
+_NETWORKS = ("network", "convolution", "active-neurons", "joint")
 _HOW = (
-    "Each candidate was trained with a small budget and evaluated on the validation samples; "
-    "test samples were not used."
+    "Each candidate was evaluated on samples that it was not fitted to; networks were trained with a small "
+    "budget. Test samples were not used."
 )
-
+_IN_FOLDS = (
+    "Errors are those of the whole operator on samples that were left out, one part after the other; everything, "
+    "the trunk included, was fitted to the others. Networks were trained with a small budget and only with the "
+    "first part left out; half of it compares them. Test samples were not used."
+)
 _SCREENING = "Networks whose hidden layers were not trained served only to select the encoders to try."
 
 
@@ -287,6 +304,7 @@ def choice_tables(experiment: Experiment) -> tuple[Table, ...]:
     choices: list[tuple[Choice, list[str]]] = []
     for run in experiment.runs:
         choice = Choice.from_json(mapping_at(run.metrics, "chosen"))
+        choice = None if choice is None else replace(choice, baseline=tuple(run.baseline.values()))
         known = next((names for other, names in choices if other == choice), None)
         if choice is not None and known is None:
             choices.append((choice, [run.name]))
@@ -304,14 +322,17 @@ def _choice_table(choice: Choice, names: list[str]) -> Table:
     )
     header = ("Candidate", *(["Settings"] if choice.candidates else []), "Validation error, mean", "Choice")
     screening = _SCREENING if any(not each.is_trained for each in choice.candidates.values()) else ""
-    sentences = filter(None, (_why(choice, ranked), _best_network(choice), _HOW, screening))
+    how = _IN_FOLDS if choice.baseline else _HOW
+    sentences = filter(None, (_why(choice, ranked), _best_network(choice), how, screening))
     caption = (f"{'; '.join(names)}: " if names else "") + " ".join(sentences)
     return Table(caption, header, rows)
 
 
 def _why(choice: Choice, ranked: list[str]) -> str:
     untrained = {name for name, settings in choice.candidates.items() if not settings.is_trained}
-    compared = [name for name in ranked if name not in untrained] or ranked
+    # A baseline is a candidate only where everything is open.
+    others = untrained | set(BASELINES.values()) - {choice.name}
+    compared = [name for name in ranked if name not in others] or ranked
     error, smallest = choice.errors.get(choice.name, math.nan), choice.errors[compared[0]]
     chosen = f"“{choice.name}” was chosen"
     if len(compared) == 1:
@@ -321,10 +342,19 @@ def _why(choice: Choice, ranked: list[str]) -> str:
     chosen += f": its validation error of {scientific(error)}"
     if error == smallest:
         return f"{chosen} is the smallest of {len(compared)} candidates."
+    if choice.baseline and _is_trained(choice, choice.name) != _is_trained(choice, compared[0]):
+        best = f"“{compared[0]}” ({scientific(smallest)})"
+        return f"{chosen} is not the smallest, but {best} is not clearly better on the samples that both have."
     if error > _NEARLY * smallest:
         return f"{chosen} is the smallest of the candidates that were trained."
     best = f"“{compared[0]}”, {scientific(smallest)}"
     return f"{chosen} is nearly that of the best ({best}), and it is the simplest such candidate."
+
+
+def _is_trained(choice: Choice, name: str) -> bool:
+    """Whether a candidate was trained by iterations, and so measured on the first part alone."""
+    is_network = name in choice.candidates and choice.candidates[name].branch in _NETWORKS
+    return is_network or name.endswith("network trunk")
 
 
 def _best_network(choice: Choice) -> str:

@@ -25,8 +25,10 @@ class RunConfig:
     problem: str | None = Field(default=None, description="one of the problems by name; or set data.file")
     preset: str = Field(default="fast", description="fast or paper: the method that a problem starts from")
     seed: int = Field(default=0, ge=0, lt=2**63, description="seed of the networks")
-    minutes: float | None = Field(default=None, gt=0, description="time allowed, for iterations that are left out")
-    intervals: bool = Field(default=False, description="prediction intervals, from five more fits of the branch")
+    minutes: float | None = Field(
+        default=None, gt=0, description="time allowed for choosing and training; any if left out"
+    )
+    intervals: bool = Field(default=False, description="prediction intervals, from samples that are left out")
     checkpoint_seconds: float = Field(
         default=30.0, gt=0, description="how often the state is saved, so how much work a crash may cost"
     )
