@@ -25,7 +25,7 @@ from .fields import TrunkResult
 from .linear.low_rank import principal_rows
 from .linear.orthonormalise import field_sizes
 from .method import named_key
-from .minimisers.loop import OnStep
+from .minimisers.loop import OnStep, raise_if_interrupted
 from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor
@@ -188,7 +188,9 @@ def _trained(
     coefficients = (targets @ modes.T).reshape(samples, -1)
     weighted = None if weights is None else jnp.asarray(weights)
     with jax.enable_x64(True):
-        fitted = branch.fit(jnp.asarray(inputs), jnp.asarray(coefficients), weighted, **options).branch
+        found = branch.fit(jnp.asarray(inputs), jnp.asarray(coefficients), weighted, **options)
+    raise_if_interrupted(found.status)  # a trial that was cut short says nothing
+    fitted = found.branch
 
     def predict(others: np.ndarray) -> np.ndarray:
         with jax.enable_x64(True):
@@ -285,12 +287,14 @@ class TrainedTrunk:
             return
         method = self._method_of(candidate)
         with jax.enable_x64(True):
-            self._step1[candidate.weights] = method.trunk.fit(
+            found = method.trunk.fit(
                 method.encode(self._train).fields,
                 dtype=method.dtype,
                 key=named_key(jr.key(self._seed), "trunk"),
                 on_step=self._on_step,
             )
+        raise_if_interrupted(found.status)
+        self._step1[candidate.weights] = found
 
     def _operator(self, candidate: Candidate) -> Operator:
         self.prepare(candidate)
@@ -301,6 +305,7 @@ class TrainedTrunk:
                 on_step=self._on_step,
                 trunk_result=self._step1[candidate.weights],
             )
+        raise_if_interrupted(found.status)
         assert found.trunk_result is not None
         self._step1[candidate.weights] = found.trunk_result  # with its limits
         return found.operator
