@@ -17,6 +17,7 @@ from trunkfirst.clock import Clock
 from trunkfirst.data.read_write import write_data
 from trunkfirst.files.integrity import verify_manifest
 from trunkfirst.files.text_files import read_json
+from trunkfirst.minimisers import loop
 from trunkfirst.regressors.network import AutoBranch, NetworkBranch
 from trunkfirst.runs.resume import resume
 from trunkfirst.two_step import TwoStep
@@ -139,14 +140,26 @@ def test_units_are_those_of_the_journal(
     assert_same(tmp_path / "whole", tmp_path / "a")
 
 
-def test_ctrl_c_returns_the_best_so_far(networks: Any):
-    networks["at"] = 1
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("moment", ["between", "within", "measuring"])
+def test_ctrl_c_returns_the_best_so_far(networks: Any, moment: str, monkeypatch: pytest.MonkeyPatch):
+    """Before a network is trained, or while it is: a minimiser would end early, and the search go on."""
+    if moment == "within":
+        monkeypatch.setattr(search, "seconds_of_branch", lambda *_: 1.0)
+    if moment in ("within", "measuring"):
+        monkeypatch.setattr(loop, "advance_chunk", interrupt)
+    else:
+        networks["at"] = 1
     data = nonlinear(20)
     with pytest.warns(UserWarning, match="interrupted: this is the best operator found so far"):
         result = trunkfirst.fit(data, method=SMALL, minutes=60.0)
     assert result.status == "interrupted"
     assert result.validation_error is not None
     assert np.abs(result.operator.predict(data.flat_inputs) - data.outputs).max() < 0.1
+    assert networks["count"] <= 1
     assert result.operator.predict(data.flat_inputs, interval=0.8).upper.shape == data.outputs.shape
 
 

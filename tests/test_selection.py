@@ -50,7 +50,7 @@ class Known:
 
 def search(trials: Any, *, measured: bool = True, clock: Clock | None = None, **method: Any) -> Chosen:
     given = TwoStep(TRUNK, **{"weights": "none", **method})
-    return Search(given, trials, clock or Clock(), Silent(), measured, None).run()
+    return Search(given, trials, clock or Clock(), Silent(), measured=measured, is_trunk_open=True).run()
 
 
 def encoder_of(chosen: Chosen) -> str:

@@ -49,12 +49,14 @@ def choose(
     clock: Clock | None = None,
     reporter: Reporter | None = None,
     measured: bool = True,
+    is_trunk_open: bool = False,
     on_better: Callable[[Chosen], None] | None = None,
 ) -> Chosen:
     """Choose what the method leaves open; test samples are never looked at.
 
     With `measured` the error of the whole operator decides and is reported. Otherwise principal modes stand in for
-    a trunk that is a network, and no error is reported. `on_better` is called with every operator worth saving.
+    a trunk that is a network, and no error is reported. With `is_trunk_open` a network may replace modes.
+    `on_better` is called with every operator worth saving.
     """
     samples, reporter, clock = data.for_training, reporter or Silent(), clock or Clock()
     if samples.samples < _FEWEST:
@@ -66,7 +68,10 @@ def choose(
     trials = _trials(method, data, seed=seed, reporter=reporter, measured=measured)
     if trials is None:
         return Chosen(method)
-    return Search(method, trials, clock, reporter, measured, on_better).run()
+    search = Search(
+        method, trials, clock, reporter, measured=measured, is_trunk_open=is_trunk_open, on_better=on_better
+    )
+    return search.run()
 
 
 def with_trunk(method: AbstractMethod, data: AnyData) -> AbstractMethod:

@@ -36,6 +36,8 @@ from .run_data import RunData
 from .search import Chosen
 from .sizing import within_minutes
 from .training_summary import TrainingSummary, summarise, training_domain
+from .trunks import AutoTrunk
+from .two_step import TwoStep
 
 # Beyond this condition number, single precision leaves a projected gradient fewer than three digits.
 _MAX_CONDITION_SINGLE = 1e4
@@ -68,6 +70,8 @@ class FitResult(Trained):
         rows = {"method": self.method.name, "inputs": str(self.method.inputs), **super().summary()}
         if self.validation_error is not None:
             rows["validation error"] = f"{self.validation_error:.2e}"
+        for each in self.chosen.choice.baseline if self.chosen.choice is not None else ():
+            rows[each.kind] = f"{each.mean_relative_l2:.2e}"
         if self.evaluation is not None:
             rows["test error"] = f"{self.evaluation.errors.mean():.2e}"
         return rows | {"seconds": f"{self.seconds:.1f}"}
@@ -175,11 +179,21 @@ def resolve(
 ) -> Chosen:
     """The method with sizes, iterations and choices filled in; test samples are never looked at."""
     samples, clock = data.for_training, clock or Clock()
+    is_trunk_open = isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk)
     method = with_trunk(method, samples)
     if clock.minutes is not None:
         # A network trunk is trained once to choose and measure, and once more on all samples.
         method = within_minutes(method, samples, clock.minutes / (2 if measured else 1))
-    return choose(method, data, seed=seed, clock=clock, reporter=reporter, measured=measured, on_better=on_better)
+    return choose(
+        method,
+        data,
+        seed=seed,
+        clock=clock,
+        reporter=reporter,
+        measured=measured,
+        is_trunk_open=is_trunk_open,
+        on_better=on_better,
+    )
 
 
 def fit_method(

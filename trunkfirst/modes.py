@@ -74,7 +74,11 @@ class ModesTrunk(AbstractTrunk):
             iterations=1,
             seconds=seconds,
             history=(step,),
-            limits={"limit": loss, "limit_upper": None, "is_limited_by_network": False},
+            limits={
+                "limit": _limit(fields, A.shape[1], loss),
+                "limit_upper": None,
+                "is_limited_by_network": False,
+            },
             values=found.values,
         )
 
@@ -90,6 +94,14 @@ class ModesTrunk(AbstractTrunk):
                 smooth=smooth,
             )
         )
+
+
+def _limit(fields: Fields, count: int, loss: float) -> float:
+    """The least unweighted loss of `count` functions (Eckart-Young): that of modes without weights."""
+    if fields.sample_weights is None and fields.point_weights is None:
+        return loss
+    sizes, _, discarded = principal_rows(fields.outputs, _ROUNDING)
+    return min(float(np.sum(sizes[count:] ** 2) + discarded) / fields.outputs.size, loss)
 
 
 def has_modes(data: AnyData) -> bool:

@@ -107,11 +107,14 @@ class Search:
         trials: Trials,
         clock: Clock,
         reporter: Reporter,
+        *,
         measured: bool,
-        on_better: Callable[[Chosen], None] | None,
+        is_trunk_open: bool = False,
+        on_better: Callable[[Chosen], None] | None = None,
     ) -> None:
         self._method, self._trials, self._clock = method, trials, clock
         self._reporter, self._measured, self._on_better = reporter, measured, on_better
+        self._is_trunk_open = is_trunk_open
         self._branch, self._data = branch_of(method), trials.data
         self._is_auto = isinstance(self._branch, AutoBranch)
         self._weights, *self._other_weights = (
@@ -143,6 +146,8 @@ class Search:
         chosen = self._chosen()
         name = self._best()
         self._reporter.say(f"chosen: {name} ({self._mean(name):.2e})")
+        if chosen.validation_error is not None:
+            self._reporter.say(f"error on samples that did not choose: {chosen.validation_error:.2e}")
         return chosen
 
     def _baselines(self) -> None:
@@ -220,7 +225,7 @@ class Search:
             f"the trunk is the limit: with the best coefficients, modes leave an error of {optimum:.1e}, "
             f"{optimum / self._mean(best):.0%} of the whole"
         )
-        if not self._clock.allows("network trunk", _MIN_TRUNK_SECONDS):
+        if not self._is_trunk_open or not self._clock.allows("network trunk", _MIN_TRUNK_SECONDS):
             return
         minutes = self._clock.share("network trunk", _WHOLE_SHARE) / 60
         base = self._tried[best]

@@ -19,7 +19,7 @@ from .encode import encode
 from .encoders import RawInputs, StandardisedInputs
 from .linear.low_rank import trunk_limit
 from .method import AbstractMethod
-from .minimisers.loop import minimise
+from .minimisers.loop import minimise, raise_if_interrupted
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .regressors.network import AutoBranch
 from .two_step import TwoStep
@@ -140,6 +140,7 @@ def _seconds_of_branch(branch: AutoBranch, coefficients: int, data: AnyData) -> 
     with jax.enable_x64(True):
         inputs = StandardisedInputs().fit(data)(jnp.asarray(data.flat_inputs[:rows], jnp.float64))
         fitted = network.fit(inputs, jnp.asarray(targets), key=jr.key(0))
+    raise_if_interrupted(fitted.status)
     first, last = fitted.history[min(_WARM_UP, len(fitted.history) - 2)], fitted.history[-1]
     return (last.seconds - first.seconds) / max(last.iteration - first.iteration, 1)
 
@@ -154,6 +155,7 @@ def _seconds_per_iteration(method: TwoStep, trunk: NetworkTrunk, data: AnyData) 
         widths = (fields.points.shape[1], *(trunk.hidden or ()), trunk.width or 0)
         problem = fields.problem(dtype, floats_per_point=sum(widths))(trunk.ridge)
         warm = minimise(problem, start, trunk.minimiser, iterations=_WARM_UP, key=jr.key(0))
+        raise_if_interrupted(warm.status)
         begin = time.perf_counter()
         minimise(
             problem,

@@ -24,7 +24,7 @@ from .evaluation import evaluate, predict_at
 from .fields import TrunkResult
 from .linear.low_rank import principal_rows
 from .linear.orthonormalise import field_sizes
-from .minimisers.loop import OnStep
+from .minimisers.loop import OnStep, raise_if_interrupted
 from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor
@@ -191,7 +191,9 @@ def _trained(
     coefficients = (targets @ modes.T).reshape(samples, -1)
     weighted = None if weights is None else jnp.asarray(weights)
     with jax.enable_x64(True):
-        fitted = branch.fit(jnp.asarray(inputs), jnp.asarray(coefficients), weighted, **options).branch
+        found = branch.fit(jnp.asarray(inputs), jnp.asarray(coefficients), weighted, **options)
+    raise_if_interrupted(found.status)  # a trial that was cut short says nothing
+    fitted = found.branch
 
     def predict(others: np.ndarray) -> np.ndarray:
         with jax.enable_x64(True):
@@ -292,6 +294,7 @@ class TrainedTrunk:
         with jax.enable_x64(True):
             known = self._step1.get(method.weights)
             found = method.fit(self._train, key=jr.key(self._seed), on_step=self._on_step, trunk_result=known)
+        raise_if_interrupted(found.status)
         assert found.trunk_result is not None
         self._step1[method.weights] = found.trunk_result
         return found.operator

@@ -251,8 +251,20 @@ def _show_run(outcome: "Outcome", json: bool, quiet: bool) -> int:
         print_json(outcome.metrics)
     else:
         _print_metrics(outcome.config.name, [outcome.metrics], quiet)
+        for line in _validation_lines(outcome.metrics):
+            say(line, quiet=quiet)
         say(f"report: {page}", quiet=quiet)
     return 0
+
+
+def _validation_lines(metrics: dict[str, Any]) -> list[str]:
+    """The error on samples that were left out, with the baselines."""
+    error = (metrics.get("validation") or {}).get("mean_relative_l2")
+    if error is None:
+        return []
+    names = {"pca-ridge": "PCA + ridge", "pca-kernel-ridge": "PCA + kernel ridge"}
+    known = [f"{names[each['kind']]} {number(each['mean_relative_l2'])}" for each in metrics.get("baseline") or []]
+    return [f"validation error {number(error)}" + (f" ({', '.join(known)})" if known else "")]
 
 
 def _show_comparison(comparison: "Comparison", json: bool, quiet: bool) -> int:

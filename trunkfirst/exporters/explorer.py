@@ -64,7 +64,7 @@ def _check_size(graph: Graph) -> None:
         raise UsageError(
             f"the explorer would have {megabytes:,.0f} MB, more than the {_MOST_MEGABYTES} MB that browsers open "
             "quickly; export to ONNX or NumPy (--to onnx, --to numpy), or fit with fewer functions "
-            "(--set trunk.width=...)"
+            "(--set trunk.kind=modes --set trunk.width=...)"
         )
 
 

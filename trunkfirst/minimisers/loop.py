@@ -141,6 +141,12 @@ class Minimised:
         return int(self.state.iteration)
 
 
+def raise_if_interrupted(status: Status) -> None:
+    """Ctrl-C ends more than a minimisation where what it returns early is of no use."""
+    if status == "interrupted":
+        raise KeyboardInterrupt
+
+
 def worst_status(*statuses: Status) -> Status:
     """The status of several stages together."""
     order: tuple[Status, ...] = ("finished", "interrupted", "diverged")
