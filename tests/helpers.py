@@ -162,3 +162,9 @@ def make_operator(
     with jax.enable_x64(True):
         T = jnp.asarray(np.random.default_rng(3).normal(size=(5, 3)), dtype) if transform else None
     return Operator(encoder or Identity(), branch, trunk, T, ("f", "g"))
+
+
+def network_of(part: Any) -> Perceptron:
+    """The network of the trunk of an operator or of step 1."""
+    assert isinstance(part.trunk, Trunk)
+    return part.trunk.network

@@ -114,7 +114,7 @@ def test_run_prints_one_json_object(call: Call, tmp_path: Path, method: str):
     assert metrics["samples"] == {"train": 12, "validation": 0, "test": 1}
     assert metrics["trunk"]["iterations"] == 4
     assert (metrics["branch"] is None) == (method == "monolithic")
-    assert load("a").trunk.width == 4
+    assert load("a").trunk.count == 5
 
 
 def test_run_quietly(call: Call):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import read_file
+from helpers import network_of, read_file
 from own_problems import OPTIONS, SETTINGS, Call, antiderivative, shared_data
 
 from trunkfirst import runs, sizing
@@ -106,9 +106,7 @@ def test_more_samples_keep_a_trunk_that_still_serves(call: Call, place: Path, tm
     assert sum(metrics["samples"].values()) == 60
     assert metrics["trunk"]["iterations"] == 0
     old, new = load(place / "run"), load(tmp_path / "a")
-    assert all(
-        np.array_equal(a, b) for a, b in zip(old.trunk.network.weights, new.trunk.network.weights, strict=True)
-    )
+    assert all(np.array_equal(a, b) for a, b in zip(network_of(old).weights, network_of(new).weights, strict=True))
     assert metrics["test"]["mean_relative_l2"] < 1e-2
     # Its configuration names the new file alone, so that its test samples cannot be found again.
     code, _, err = call("evaluate", tmp_path / "a")

@@ -6,7 +6,7 @@ import math
 import jax
 import numpy as np
 import pytest
-from helpers import BRANCH, PLAIN, TRUNK, fitted, has_same_bits, monolithic, waves
+from helpers import BRANCH, PLAIN, TRUNK, fitted, has_same_bits, monolithic, network_of, waves
 
 from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DivergedError, UsageError, WidthError
@@ -127,7 +127,7 @@ def test_double_precision_is_switched_on_inside_only():
 
 def test_architectures_are_as_asked():
     operator = fitted("monolithic").operator
-    assert operator.trunk.network.architecture == (2, *TRUNK["hidden"], TRUNK["width"])
+    assert network_of(operator).architecture == (2, *TRUNK["hidden"], TRUNK["width"])
     assert [len(b) for b in operator.branch.biases] == [*BRANCH["hidden"], 5]  # pyright: ignore[reportAttributeAccessIssue]
 
 

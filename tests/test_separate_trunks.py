@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import as_fields, make_network
+from helpers import as_fields, make_network, network_of
 
 from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
@@ -52,8 +52,8 @@ def test_every_channel_has_the_trunk_that_it_would_have_alone():
         for channel, key in enumerate(jr.split(jr.key(3), 2)):
             alone = OperatorData(data.inputs, data.points, data.outputs[..., channel])
             own = EACH.fit(as_fields(alone), dtype=DOUBLE, key=key)
-            part = separate.trunk.network.weights[0][16 * channel : 16 * (channel + 1)]
-            assert np.array_equal(part, own.trunk.network.weights[0])
+            part = network_of(separate).weights[0][16 * channel : 16 * (channel + 1)]
+            assert np.array_equal(part, network_of(own).weights[0])
             Phi = np.asarray(separate.trunk(jnp.asarray(data.points)))
             rest = alone.outputs - separate.coefficients[channel::2] @ Phi.T
             assert np.mean(rest**2) <= own.loss * 1.01
@@ -68,7 +68,7 @@ def test_an_operator_with_separate_trunks_learns_both_channels():
         SeparateTrunks(EACH), Linear(), inputs=RawInputs(), coordinates=Coordinates(rescale=False), weights="none"
     )
     result = fit_method(data.take(slice(0, 24)), method, key=0)
-    assert result.operator.trunk.width == 8
+    assert result.operator.trunk.count == 9
     errors = evaluate(result.operator, data.take(slice(24, 30))).channel_errors
     assert errors is not None
     assert max(error.max() for error in errors.values()) < 1e-2
@@ -89,8 +89,8 @@ def test_the_network_asked_for_is_trained():
     trunk = SeparateTrunks(NetworkTrunk(hidden=(7,), width=3, activation="relu", iterations=2, starts=1))
     with jax.enable_x64(True):
         result = trunk.fit(as_fields(unlike()), dtype=DOUBLE, key=jr.key(0))
-    assert result.trunk.network.architecture == (1, 14, 6)  # two channels next to each other
-    assert result.trunk.network.activation == "relu"
+    assert network_of(result).architecture == (1, 14, 6)  # two channels next to each other
+    assert network_of(result).activation == "relu"
 
 
 def test_one_channel_has_nothing_to_separate():

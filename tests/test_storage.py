@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import fitted, has_same_bits, make_operator, waves
+from helpers import fitted, has_same_bits, make_operator, network_of, waves
 
 from trunkfirst.encoders import Identity, QuadratureProjection, fit_standardise
 from trunkfirst.errors import CorruptFileError, OutputNotWritableError
@@ -196,7 +196,7 @@ def test_a_sensor_that_was_constant_has_an_infinite_deviation(tmp_path: Path):
 def test_weights_that_are_not_numbers(tmp_path: Path):
     operator = make_operator()
     with jax.enable_x64(True):
-        spoilt = jnp.full_like(operator.trunk.network.weights[0], jnp.nan)
+        spoilt = jnp.full_like(network_of(operator).weights[0], jnp.nan)
         operator = eqx.tree_at(lambda o: o.trunk.network.weights[0], operator, spoilt)
     with pytest.raises(CorruptFileError, match="not finite numbers"):
         load(save(operator, tmp_path))

@@ -60,6 +60,7 @@ class ModesTrunk(AbstractTrunk):
         found = principal_modes(fields, self.width)
         found = dc.replace(found, values=found.values.astype(dtype))
         A = orthonormal_already(found.values).coefficients(fields.outputs, point_weights=fields.point_weights)
+        found = _with_unweighted_points(found, fields, A)
         loss = plain_loss(A, found.values, fields.outputs, p=2.0)
         seconds = time.perf_counter() - begin
         step = LogEntry("trunk", 1, 1, loss, loss, 1.0, seconds)
@@ -94,6 +95,15 @@ class ModesTrunk(AbstractTrunk):
                 smooth=smooth,
             )
         )
+
+
+def _with_unweighted_points(found: "PrincipalModes", fields: Fields, A: np.ndarray) -> "PrincipalModes":
+    """The modes at points of weight zero, which decide on nothing, by least squares with the coefficients A."""
+    if fields.point_weights is None or (fields.point_weights > 0).all():
+        return found
+    values, free = found.values.copy(), fields.point_weights == 0
+    values[free] = np.linalg.lstsq(A, fields.outputs[:, free], rcond=None)[0].T
+    return dc.replace(found, values=values)
 
 
 def _limit(fields: Fields, count: int, loss: float) -> float:
