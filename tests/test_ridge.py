@@ -1,5 +1,6 @@
 """Ridge regression: closed forms against plain solves, leave-one-out against refits, the kernel branch in JAX."""
 
+import math
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+import scipy.special
 
 from trunkfirst.encoders import Identity, to_jax
 from trunkfirst.errors import SettingError, SolveError, ValueRangeError
@@ -70,6 +72,41 @@ def test_linear_leave_one_out_is_that_of_refits(features, ridge):
     x, y, w = smooth(features=features)
     problem = _LinearProblem(x, y, w)
     penalty = ridge * problem.s[0] ** 2
+    squares = []
+    for left_out in range(30):
+        rest = np.arange(30) != left_out
+        a = np.column_stack([x[rest], np.ones(29)])
+        gram = a.T @ (w[rest, None] * a) + np.diag([penalty] * features + [0.0])
+        found = np.linalg.solve(gram, a.T @ (w[rest, None] * y[rest]))
+        squares.append(w[left_out] * (np.append(x[left_out], 1) @ found - y[left_out]) ** 2)
+    assert problem.leave_one_out(ridge) == pytest.approx(np.mean(squares), rel=1e-9)
+
+
+def test_an_open_ridge_is_large_for_noise_and_small_for_lines():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 30))
+    line = x[:, :1] @ np.ones((1, 2)) + 1
+    assert fit(Linear(), x, line).loss < 1e-18
+    noise = rng.normal(size=(40, 2))
+    assert np.linalg.norm(fit(Linear(), x, noise).branch.weights[0]) < 0.5
+    assert np.linalg.norm(fit(Linear(1e-12), x, noise).branch.weights[0]) > 1
+
+
+# Kernel ridge
+
+
+@pytest.mark.parametrize(("name", "nu"), [("1/2", 0.5), ("3/2", 1.5), ("5/2", 2.5)])
+def test_profiles_are_those_of_matern(name, nu):
+    r = np.linspace(0.01, 4, 50)
+    z = math.sqrt(2 * nu) * r
+    expected = 2 ** (1 - nu) / scipy.special.gamma(nu) * z**nu * scipy.special.kv(nu, z)
+    np.testing.assert_allclose(MATERN[name](r, np.exp), expected, rtol=1e-12)
+    assert MATERN[name](np.zeros(1), np.exp) == 1
+
+
+@pytest.mark.parametrize("smoothness", list(MATERN))
+def test_kernel_leave_one_out_is_that_of_refits(smoothness):
+    x, y, w = smooth()
     K = MATERN[smoothness](np.linalg.norm(x[:, None] - x, axis=2) / 0.7, np.exp)
     centred = y - np.average(y, axis=0, weights=w)
     norms: list[float] = []
