@@ -19,7 +19,6 @@ from helpers import make_network
 from trunkfirst.coordinates import FourierFeatures, Periodic
 from trunkfirst.encoders import (
     ELEMENTWISE,
-    AbstractEncoder,
     Chain,
     Elementwise,
     Identity,
@@ -39,8 +38,8 @@ from trunkfirst.networks.branches import (
     SkipFeatures,
     StackedBranch,
 )
-from trunkfirst.networks.interpolants import AbstractInterpolation, interpolate
-from trunkfirst.networks.layers import ACTIVATIONS, Trunk
+from trunkfirst.networks.interpolants import interpolate
+from trunkfirst.networks.layers import ACTIVATIONS, Modes, Trunk
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
 
@@ -128,26 +127,14 @@ def mapped(*, channels: int | None, boundary: Boundary | None, is_positive: bool
     return make(channels=channels, output=OutputMap(positive(channels or 1), boundary, is_positive))
 
 
-class Between(AbstractEncoder):
-    """Interpolated functions in the place of coordinates."""
-
-    interpolation: AbstractInterpolation
-
-    @property
-    def sensors(self) -> int:
-        return self.interpolation.coordinates
-
-    def __call__(self, inputs: Any) -> Any:
-        return self.interpolation(inputs)
-
-
 def between(*, grid: bool, smooth: bool, periods: tuple[float, float] = (0.0, 0.0)) -> Operator:
     """Functions at points of [-0.8, 0.9]^2: some of the points to predict lie outside."""
     rng = np.random.default_rng(7)
     axes = [np.sort(rng.uniform(-0.8, 0.9, count)) for count in (5, 6)]
     points = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2) if grid else rng.uniform(-0.8, 0.9, (30, 2))
     values = np.stack([np.sin(2 * points[:, 0]), points[:, 1] ** 2, points[:, 0] * points[:, 1]], axis=1)
-    return make(points=Between(interpolate(points, values, periods=periods, smooth=smooth)))
+    modes = Modes(interpolate(points, values, periods=periods, smooth=smooth))
+    return dc.replace(make(), trunk=modes, transform=normal(3, RANK, seed=3))
 
 
 LAYERS = LayerFeatures(make_network(12, 5, 4, seed=3))

@@ -147,11 +147,6 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         "needs several input functions",
     ),
     "too wide": (["--data", "DATA", *OPTIONS, "--set", "trunk.width=24"], 7, "N = 24 needs more"),
-    "no validation": (
-        ["--data", "DATA", "--set", "trunk.iterations=5", "--set", "data.validation_share=0"],
-        4,
-        "choosing needs validation samples",
-    ),
     "no key": (["--data", "DATA", "--key", "inputs"], 2, "is not KEY=NAME"),
     "two keys": (["--data", "DATA", "--key", "inputs=a", "--key", "inputs=b"], 2, "--key inputs is given twice"),
     "no such name": (["--data", "DATA", "--key", "inputs=a"], 6, "a"),

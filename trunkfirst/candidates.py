@@ -146,9 +146,10 @@ def kind_of_branch(branch: AbstractRegressor) -> str:
     """The kind of a branch as candidates are named."""
     if isinstance(branch, NetworkBranch) and branch.convolution:
         return "convolution"
-    if isinstance(branch, Kernel) and branch.lengths == "each":
-        smoothness = "" if branch.smoothness == "5/2" else "Gaussian "
-        return f"{smoothness}ARD kernel" + (" x linear" if branch.linear_factor else "")
+    if isinstance(branch, Kernel) and (branch.lengths == "each" or branch.smoothness == "inf"):
+        smoothness, lengths = branch.smoothness == "inf", branch.lengths == "each"
+        factor = " x linear" if branch.linear_factor else ""
+        return f"{'Gaussian ' * smoothness}{'ARD ' * lengths}kernel{factor}"
     return getattr(branch, "kind", type(branch).__name__)
 
 

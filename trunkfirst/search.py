@@ -49,7 +49,7 @@ _NEARLY = 1.2
 _NETWORKS = ("network", "convolution", "active-neurons")
 # Below this error nothing that is trained by iterations does better. If the errors with and without a sample in
 # training have this ratio, what is left is noise.
-_ACCURATE, _NOISE = 1e-7, 0.7
+_ACCURATE, _NOISE = 1e-6, 0.7
 # A trial of a network takes at most this share of the time left, the training in the end that one.
 _TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
 _MIN_TRIAL, _MIN_SECONDS, _MIN_TRUNK_SECONDS = 20, 20.0, 60.0
@@ -167,6 +167,7 @@ class Search:
         encoders = self._encoders(kernel_encodings)
         self._try(self._options(Linear(), encoders[:1]))
         self._try(self._options(Kernel(), encoders))
+        self._try(self._options(Kernel(smoothness="inf"), self._ranked("kernel, ")[:1]))
         self._hand_over()
         if self._best_error() <= _ACCURATE:
             return

@@ -80,7 +80,7 @@ class TwoStep(AbstractMethod):
         """The data as the steps see them; `ShardedData` are never in memory at once."""
         if not isinstance(data, ShardedData):
             return encode(data, self, self.dtype)
-        has_factor = isinstance(self.trunk, ModesTrunk) or (
+        has_factor = isinstance(self.trunk, ModesTrunk | AutoTrunk) or (
             isinstance(self.trunk, NetworkTrunk) and self.trunk.p == 2 and self.orthonormalise is not None
         )
         if not has_factor:

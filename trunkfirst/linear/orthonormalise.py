@@ -232,7 +232,7 @@ def field_sizes(
     """
     weights = np.ones(outputs.shape[1]) if point_weights is None else point_weights
     norms = np.sqrt(np.einsum("kp...,p->k...", outputs.astype(float) ** 2, weights))
-    usual = np.sqrt(np.mean(norms**2, axis=0))
+    usual = np.sqrt(np.sum(norms**2, axis=0) / max(len(norms), 1))
     return np.where(norms > _ZERO * usual, norms, np.where(usual > 0, usual, 1.0))
 
 
