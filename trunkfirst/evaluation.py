@@ -130,8 +130,8 @@ def predict_at(operator: Operator, data: AnyData) -> Outputs:
     # Several input functions may come in another order than in training; a single one may have any name.
     inputs = functions if len(functions) > 1 else data.flat_inputs
     if isinstance(data, OperatorData):
-        return operator.predict(inputs, data.points)
-    return operator.predict_scattered(inputs, np.nan_to_num(data.points))
+        return operator.values_at(inputs, data.points)
+    return operator.predict_scattered(inputs, np.nan_to_num(data.points), extrapolate=True)
 
 
 def _field_errors(predictions: Outputs, outputs: Outputs, data: AnyData) -> Float[np.ndarray, "samples channels"]:
