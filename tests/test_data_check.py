@@ -101,6 +101,7 @@ def test_what_is_found_in_words(tmp_path: Path):
     for words in (
         "30 samples, all on the same 40 points",
         "inputs: input, 6 sensors, values from -3.1",
+        "parameters of input: 0 from -",
         "points: x from 0.0",
         "outputs: pressure, values from",
         "double precision",
@@ -170,6 +171,26 @@ SUSPICIOUS: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: aligned(outputs=changed(OUTPUTS, (4, 1e-9))), "times as large as sample 4; relative weights"),
     (lambda: aligned(outputs=np.ones_like(OUTPUTS)), "outputs: all samples are the same"),
+    (
+        lambda: aligned(outputs=OUTPUTS * np.where(np.arange(SAMPLES) % 6 == 2, 1000, 1)[:, None]),
+        "outputs: 5 of 30 samples are much larger than the others, the first is sample 2",
+    ),
+    (
+        lambda: aligned(inputs=INPUTS * np.where(np.arange(SAMPLES) % 6 == 2, 1000, 1)[:, None]),
+        "inputs['input']: 5 of 30 samples are much larger than the others, the first is sample 2",
+    ),
+    (
+        lambda: aligned(inputs=changed(2 + np.tile(INPUTS, 7), ((slice(None), 7), 1e5 * INPUTS[:, 0]))),
+        "inputs['input']: 1 of 42 sensors are much larger than the others, the first is sensor 7",
+    ),
+    (
+        lambda: aligned(inputs=changed(INPUTS * [1, 1, 1000, 1, 1, 1], ((4, 1), 900.0))),
+        "1 values lie far from the others of their sensor, the first is 900 of sample 4, sensor 1",
+    ),
+    (
+        lambda: aligned(inputs=INPUTS * [1, 1e9, 1, 1, 1e-3, 1]),
+        "inputs['input']: parameter 1 is about 7e+08 and parameter 4 about",
+    ),
     (
         lambda: aligned(outputs=np.stack([OUTPUTS, np.ones_like(OUTPUTS)], axis=2), channel_names=("u", "v")),
         "v: all samples are the same",

@@ -136,3 +136,13 @@ def test_triangles_are_kept_with_the_operator(tmp_path: Path, result: "trunkfirs
     assert is_outside.any()
     assert not is_outside.all()
     assert not dc.replace(again, domain=None).is_outside(places).any()
+
+
+def test_inputs_far_outside_the_range_of_training_warn(result: "trunkfirst.FitResult"):
+    inputs = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, -1e300]])
+    for method in (result.operator.predict, result.operator.gradient):
+        with pytest.warns(UserWarning, match="inputs: 2 of 3 lie far outside the range of the training inputs"):
+            method(inputs)
+        with pytest.raises(DataError, match=r"inputs\[1, 0\] is nan; 1 of 4 values are not finite"):
+            method([[0.0, 1.0], [np.nan, 1.0]])
+    assert result.operator.predict(inputs, interval=0.9).is_outlier.tolist() == [False, True, True]

@@ -83,6 +83,17 @@ def in_precision(encoder: AbstractEncoder, dtype: np.dtype) -> AbstractEncoder:
     return jax.tree.map(lambda leaf: leaf.astype(dtype) if is_inexact(leaf) else leaf, encoder)
 
 
+def in_words(encoder: AbstractEncoder) -> str:
+    """The kind of encoder, with a note where a function is taken of some sensors alone."""
+    parts = jax.tree.leaves(encoder, is_leaf=lambda part: isinstance(part, Elementwise))
+    notes = [
+        f"{part.function} of {int(part.is_positive.sum())} of {len(part.is_positive)} sensors, the positive ones"
+        for part in parts
+        if isinstance(part, Elementwise) and not bool(part.is_positive.all())
+    ]
+    return type(encoder).__name__ + (f" ({'; '.join(notes)})" if notes else "")
+
+
 class Identity(AbstractEncoder):
     """Inputs as they come: values at points, as in the paper."""
 
@@ -246,7 +257,15 @@ class StandardisedInputs(AbstractInputs):
         inputs = data.flat_inputs
         if self.function is None:
             return fit_standardise(inputs)
-        first = Elementwise((inputs > 0).all(axis=0), self.function)
+        is_positive = (inputs > 0).all(axis=0)
+        if not is_positive.any():
+            sample, sensor = np.unravel_index(int(np.argmin(inputs)), inputs.shape)
+            raise DataError(
+                f"inputs: {self.function} is for positive sensors, and none is positive in all samples (sample "
+                f"{sample}, sensor {sensor} is {inputs[sample, sensor]:.6g}); use StandardisedInputs() "
+                '(inputs = "standardise")'
+            )
+        first = Elementwise(is_positive, self.function)
         return Chain((first, fit_standardise(np.asarray(first(inputs)))))
 
 

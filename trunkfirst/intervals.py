@@ -19,6 +19,8 @@ _MAX_CALIBRATION = 2000
 # tenth of it, and may be 1.5 times as far from its neighbours as training inputs are.
 _MAX_COORDINATES, _MAX_SEEN = 8, 2000
 _MARGIN, _SLACK = 0.1, 1.5
+# Far outside of any training inputs, but its square is still finite.
+_FAR = 1e100
 
 Inputs = Float[np.ndarray, "samples sensors"]
 AnyOutputs = Float[np.ndarray, "samples points ..."]
@@ -141,6 +143,7 @@ class Novelty:
 
     def is_outlier(self, inputs: Inputs) -> Bool[np.ndarray, " samples"]:
         """True for inputs outside the range of training, far from all training inputs, or of another shape."""
+        inputs = np.clip(inputs, -_FAR, _FAR)
         coordinates = (inputs - self.centre) @ self.matrix
         low, high = self.seen.min(axis=0), self.seen.max(axis=0)
         margin = _MARGIN * (high - low) + 1e-12

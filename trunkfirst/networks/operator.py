@@ -24,6 +24,7 @@ from ..encoders import (
     Powers,
     QuadratureProjection,
     Standardise,
+    in_words,
 )
 from ..errors import DataError, PrecisionError, PredictOnlyError, UsageError
 from ..intervals import intervals_from, novelty_from
@@ -175,7 +176,8 @@ class Operator(eqx.Module):
 
         `inputs` (samples, sensors) is an array or list, or a mapping from the names of the input functions to
         these. `points` (points, coordinates) are those of training by default. Points outside the training domain
-        are refused; with `extrapolate` they are answered, with a warning. Returns an array (samples, points), or
+        are refused; with `extrapolate` they are answered, with a warning, as are inputs far outside the range of
+        training. Returns an array (samples, points), or
         (samples, points, channels) with channels. With `interval`, a level such as 0.9, returns a `Prediction`
         with lower and upper bounds, outliers and extrapolated points, whose bounds are NaN.
         Raises a `DataError` for wrong sizes, for values that are not finite and for points outside the domain.
@@ -187,7 +189,7 @@ class Operator(eqx.Module):
         values = self.values_at(rows, places)
         if interval is not None:
             return self._with_interval(values, rows, places, interval, is_outside)
-        self._warn(is_outside)
+        self._warn(rows, is_outside)
         return values
 
     def values_at(self, inputs: Inputs, points: Points) -> np.ndarray:
@@ -259,7 +261,7 @@ class Operator(eqx.Module):
         """
         rows = self._checked_inputs(inputs)
         places, is_outside = self._checked_points(points, extrapolate=extrapolate)
-        self._warn(is_outside)
+        self._warn(rows, is_outside)
         bare = self._without_domain()
         with jax.enable_x64(self.dtype == jnp.float64):
             coefficients = np.asarray(bare.coefficients(rows))
@@ -322,7 +324,7 @@ class Operator(eqx.Module):
         return {
             "inputs": f"{', '.join(self.input_names)} ({self.sensors} sensors)",
             "outputs": f"{outputs} at ({coordinates})",
-            "encoder": type(self.encoder).__name__,
+            "encoder": in_words(self.encoder),
             "branch": f"{type(self.branch).__name__} ({count_parameters(self.branch):,} parameters)",
             "trunk": f"{self.trunk}, rank {self.rank}",
             "precision": str(self.dtype),
@@ -362,8 +364,11 @@ class Operator(eqx.Module):
             domain.refuse(places, is_outside)
         return places, is_outside
 
-    def _warn(self, is_outside: np.ndarray) -> None:
-        """An array has no place for a mark."""
+    def _warn(self, inputs: np.ndarray, is_outside: np.ndarray) -> None:
+        """An array has no place for marks."""
+        if self.domain is not None and (count := int(self.domain.is_far(inputs).sum())):
+            which = f"inputs: {count:,} of {len(inputs):,} lie far outside the range of the training inputs"
+            warnings.warn(f"{which}; their predictions are unreliable", UserWarning, stacklevel=3)
         if count := int(is_outside.sum()):
             which = f"points: {count:,} of {len(is_outside):,} lie outside the training domain"
             warnings.warn(f"{which}; the operator extrapolates", UserWarning, stacklevel=3)

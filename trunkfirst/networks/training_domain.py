@@ -98,6 +98,18 @@ class TrainingDomain:
             is_out[~is_out] = ~elements.reaches(places[~is_out])
         return is_out
 
+    def is_far(self, inputs: Real[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"]:
+        """Whether an input leaves the range of training at a sensor by more than that range.
+
+        At a sensor that never changed, by more than the widest range of the others.
+        """
+        if self.input_ranges is None:
+            return np.zeros(len(inputs), bool)
+        low, high = self.input_ranges.astype(float)
+        with np.errstate(over="ignore"):
+            width = np.where(high > low, high - low, (high - low).max())
+            return ((inputs < low - width) | (inputs > high + width)).any(axis=1)
+
     def refuse(
         self,
         points: Real[np.ndarray, "points coordinates"],
