@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float
 from pydantic import BeforeValidator
 
 from .basis_inputs import Interval, checked_interval, coefficient_matrix
+from .data.array_checks import unit_of
 from .data.sample_weights import relative_weights
 from .data.scattered_data import AnyData, ScatteredData
 from .errors import DataError, SettingError, UnknownNameError
@@ -423,8 +424,9 @@ Inputs: TypeAlias = Annotated[AbstractInputs, OneOf(*_SINGLE, PerInput, AutoInpu
 
 def fit_standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise:
     """Mean and deviation of the training inputs (two passes: no cancellation)."""
-    mean = inputs.mean(axis=0)
-    deviation = inputs.std(axis=0)
+    unit = unit_of(inputs, axis=0).astype(inputs.dtype)  # squares must not overflow
+    mean = unit * (inputs / unit).mean(axis=0)
+    deviation = unit * (inputs / unit).std(axis=0)
     # A constant sensor has a deviation of rounding size; dividing by it would blow noise up.
     is_constant = deviation <= 16 * np.finfo(inputs.dtype).eps * np.abs(mean)
     return Standardise(mean, np.where(is_constant, np.inf, deviation))

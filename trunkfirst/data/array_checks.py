@@ -97,6 +97,20 @@ def _check_finite(name: str, array: Float[np.ndarray, "..."], axes: Sequence[str
         )
 
 
+def unit_of(
+    array: Float[np.ndarray, "..."], axis: tuple[int, ...] | int | None = None
+) -> Float[np.ndarray, "..."]:
+    """A power of two near the largest magnitude along the axes: in these units squares are finite and not zero.
+
+    Division by it is exact. 1 where all is zero or NaN; NaN is ignored.
+
+    >>> unit_of(np.array([[3e200, -4e200], [0, 0]]), axis=1)
+    array([2.67929997e+200, 1.00000000e+000])
+    """
+    size = np.nan_to_num(np.fmax.reduce(np.abs(array), axis=axis, initial=0.0))
+    return np.ldexp(1.0, np.frexp(size)[1] - 1) ** (size > 0)
+
+
 def first_index(is_bad: np.ndarray) -> tuple[int, ...]:
     """Return the index of the first True."""
     return tuple(int(index) for index in np.unravel_index(int(np.argmax(is_bad)), is_bad.shape))

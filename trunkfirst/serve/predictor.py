@@ -122,7 +122,7 @@ class Predictor:
 
     def _is_outlier(self, inputs: Float[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"] | None:
         known = self._memory.novelty
-        return None if known is None else known.is_outlier(np.clip(inputs, -_FAR, _FAR))
+        return None if known is None else known.is_outlier(inputs)
 
 
 def _blocks(rows: np.ndarray, size: int) -> list[np.ndarray]:
