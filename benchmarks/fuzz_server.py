@@ -258,7 +258,7 @@ def _trouble(status: int, headers: Mapping[str, str], body: bytes) -> str | None
     """A body that is not what its type says, or that reveals how the server is made."""
     if headers.get("content-type") == JSON:
         value = json.loads(body, parse_constant=lambda word: 1 / 0)
-        if status >= 400 and list(value) != ["error"]:
+        if status >= 400 and list(value) not in (["error"], ["error", "code"]):
             return f"an error without a message: {body[:200]}"
     return "a stack trace" if b"Traceback" in body or b"/site-packages/" in body else None
 

@@ -2,6 +2,7 @@
 
 import dataclasses as dc
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from trunkfirst.data.data_check import check_data, spectrum
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import write_data
 from trunkfirst.data.scattered_data import ScatteredData, scattered_from_lists
+from trunkfirst.errors import DataError
 from trunkfirst.linear.low_rank import trunk_limit
 
 SAMPLES, POINTS = 30, 40
@@ -101,6 +103,7 @@ def test_what_is_found_in_words(tmp_path: Path):
     for words in (
         "30 samples, all on the same 40 points",
         "inputs: input, 6 sensors, values from -3.1",
+        "parameters of input: 0 from -",
         "points: x from 0.0",
         "outputs: pressure, values from",
         "double precision",
@@ -170,6 +173,26 @@ SUSPICIOUS: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: aligned(outputs=changed(OUTPUTS, (4, 1e-9))), "times as large as sample 4; relative weights"),
     (lambda: aligned(outputs=np.ones_like(OUTPUTS)), "outputs: all samples are the same"),
+    (
+        lambda: aligned(outputs=OUTPUTS * np.where(np.arange(SAMPLES) % 6 == 2, 1000, 1)[:, None]),
+        "outputs: 5 of 30 samples are much larger than the others, the first is sample 2",
+    ),
+    (
+        lambda: aligned(inputs=INPUTS * np.where(np.arange(SAMPLES) % 6 == 2, 1000, 1)[:, None]),
+        "inputs['input']: 5 of 30 samples are much larger than the others, the first is sample 2",
+    ),
+    (
+        lambda: aligned(inputs=changed(2 + np.tile(INPUTS, 7), ((slice(None), 7), 1e5 * INPUTS[:, 0]))),
+        "inputs['input']: 1 of 42 sensors are much larger than the others, the first is sensor 7",
+    ),
+    (
+        lambda: aligned(inputs=changed(INPUTS * [1, 1, 1000, 1, 1, 1], ((4, 1), 900.0))),
+        "1 values lie far from the others of their sensor, the first is 900 of sample 4, sensor 1",
+    ),
+    (
+        lambda: aligned(inputs=INPUTS * [1, 1e9, 1, 1, 1e-3, 1]),
+        "inputs['input']: parameter 1 is about 7e+08 and parameter 4 about",
+    ),
     (
         lambda: aligned(outputs=np.stack([OUTPUTS, np.ones_like(OUTPUTS)], axis=2), channel_names=("u", "v")),
         "v: all samples are the same",
@@ -261,3 +284,43 @@ def test_swapped_axes_of_a_square_are_suspected():
     assert check_data(OperatorData(a, x, outputs)).suspicious == ()
     (found,) = check_data(OperatorData(a, x, outputs.T)).suspicious
     assert found.startswith("outputs: neighbouring samples are more alike than neighbouring points")
+
+
+# -- names from files
+
+ESCAPES = "\x1b[31mred\x1b[0m\u202e\x07"
+
+
+def test_names_from_files_reach_no_terminal_with_escapes(tmp_path: Path, call: Call):
+    names = {
+        f"inputs.{ESCAPES}": INPUTS,
+        f"labels.{ESCAPES}": INPUTS[:, 0],
+        "coordinate_names": np.array([ESCAPES, "y"]),
+        "output_name": np.array(ESCAPES),
+        f"units.{ESCAPES}": np.array(ESCAPES),
+    }
+    np.savez(tmp_path / "a.npz", points=PLACES, outputs=OUTPUTS, **names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, out, err = call("data", "check", tmp_path / "a.npz")
+    assert code == 0
+    assert r"warning: names: control characters were removed from '\x1b[31mred" in err
+    assert not any(letter in err for letter in ESCAPES if not letter.isprintable())
+    assert "inputs: [31mred[0m [[31mred[0m], 6 sensors" in out
+    assert not any(letter in out for letter in ESCAPES if not letter.isprintable())
+    with pytest.warns(UserWarning, match="control characters"):
+        again = read_file(tmp_path / "a.npz")
+    found = (*again.inputs, *again.labels, *again.coordinate_names, *again.units)
+    assert all(name.isprintable() for name in found)
+    np.savez(tmp_path / "b.npz", points=PLACES, outputs=OUTPUTS, inputs=INPUTS, **{ESCAPES: INPUTS})
+    code, out, err = call("data", "check", tmp_path / "b.npz")
+    assert code != 0
+    assert not any(letter in out + err for letter in ESCAPES if not letter.isprintable())
+
+
+def test_names_that_differ_by_control_characters_alone_are_refused():
+    with (
+        pytest.warns(UserWarning, match="control characters"),
+        pytest.raises(DataError, match="inputs: two names differ by control characters alone"),
+    ):
+        aligned(inputs={"f": INPUTS, "f\x00": INPUTS})

@@ -27,6 +27,7 @@ from trunkfirst.encoders import (
     basis_coefficients,
     fit_standardise,
     in_precision,
+    in_words,
     to_jax,
 )
 from trunkfirst.errors import DataError, TrunkfirstError, UnknownNameError, ValueRangeError
@@ -352,3 +353,16 @@ def test_powers_that_cannot_be_found():
     with pytest.raises(DataError, match="same points"):
         PowerInputs().fit(scattered)
     assert len(powers_of(PowerInputs((0.0, 0.0, 1.0, 1.0)).fit(scattered))) == 4
+
+
+@pytest.mark.parametrize("function", ["log", "inverse", "inverse-root"])
+def test_a_function_of_positive_numbers_needs_some(function: Any):
+    """It was the identity, silently."""
+    inputs = np.random.default_rng(0).normal(size=(20, 3))
+    data = OperatorData(inputs, np.zeros((1, 1)), np.ones((20, 1)))
+    with pytest.raises(DataError, match=rf"inputs: {function} is for positive sensors, and none is .*standardise"):
+        StandardisedInputs(function).fit(data)
+    some = data.with_inputs(np.column_stack([np.exp(inputs[:, 0]), inputs[:, 1:]]))
+    words = in_words(StandardisedInputs(function).fit(some))
+    assert words == f"Chain ({function} of 1 of 3 sensors, the positive ones)"
+    assert in_words(StandardisedInputs(function).fit(data.with_inputs(np.exp(inputs)))) == "Chain"

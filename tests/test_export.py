@@ -26,6 +26,7 @@ from trunkfirst.exporters.scripts import to_javascript, to_numpy
 from trunkfirst.networks import operator as operator_module
 from trunkfirst.networks.layers import ACTIVATIONS, Trunk
 from trunkfirst.networks.operator import Operator
+from trunkfirst.networks.training_domain import TrainingDomain
 
 # -- every part in every format
 
@@ -228,3 +229,14 @@ def test_a_numpy_file_runs_no_code_from_names(tmp_path: Path):
 def test_a_numpy_file_names_what_is_wrong(tmp_path: Path, inputs: np.ndarray, points: np.ndarray, words: str):
     with pytest.raises(ValueError, match=words):
         run_numpy(to_numpy(trace(make()), double=True), tmp_path).predict(inputs, points)
+
+
+def test_a_numpy_file_refuses_points_outside_the_domain(tmp_path: Path):
+    low, high = POINTS.min(axis=0) - 1, POINTS.max(axis=0) + 1
+    operator = dc.replace(make(), domain=TrainingDomain(point_ranges=np.stack([low, high])))
+    model = run_numpy(to_numpy(trace(operator), double=True), tmp_path)
+    points = np.stack([POINTS[0], high + 1])
+    with pytest.raises(ValueError, match=r"points: 1 of 2 lie outside the training domain.*extrapolate=True"):
+        model.predict(INPUTS, points)
+    assert model.is_outside(points).tolist() == [False, True]
+    assert np.allclose(model.predict(INPUTS, points, extrapolate=True), operator.values_at(INPUTS, points))

@@ -110,13 +110,21 @@ def test_lists_are_accepted():
         assert np.array_equal(operator.predict(inputs, POINTS.tolist()), expected)
 
 
-def test_points_outside_the_training_domain_warn():
-    """The training points themselves, and points between them, do not."""
+def test_points_outside_the_training_domain_are_refused():
+    """The training points themselves, and points between them, are not."""
     ranges = np.stack([POINTS.min(axis=0), POINTS.max(axis=0)])
     for operator in (with_domain(), with_domain(points=None, point_ranges=ranges)):
         operator.predict(INPUTS, POINTS)
-        with pytest.warns(UserWarning, match="points: 2 of 3 lie outside the training domain"):
-            operator.predict(INPUTS, [ranges[0] - [1, 0], ranges[1] + [0, 1], POINTS.mean(axis=0)])
+        points = np.stack([POINTS.mean(axis=0), ranges[0] - [9, 0], ranges[1] + [0, 9]])
+        words = r"points: 2 of 3 lie outside the training domain; the first is points\[1\] = .*extrapolate=True"
+        for method in (operator.predict, operator.gradient):
+            with pytest.raises(DataError, match=words):
+                method(INPUTS, points)
+            with pytest.warns(UserWarning, match="points: 2 of 3 lie outside the training domain"):
+                answer = method(INPUTS, points, extrapolate=True)
+            assert np.array_equal(answer[:, :1], method(INPUTS, points[:1]))
+        with pytest.raises(DataError, match="points: 14 of 21 lie outside"):
+            operator.predict_scattered(INPUTS, np.broadcast_to(points, (7, 3, 2)))
 
 
 def test_operators_with_equal_domains_compile_once():

@@ -79,6 +79,31 @@ def test_outliers_are_marked(ask: Any, value: float):
     assert json.loads(body)["familiar"] == [True, False]
 
 
+@pytest.mark.parametrize("x", [5.0, 1e6, 1e300])
+def test_points_outside_the_domain_are_refused_with_a_code(ask: Any, x: float):
+    """They were answered with the interval of the nearest training point."""
+    points = [[0.0, 0.0], [x, 0.5]]
+    status, _, body = ask("POST", "/predict", as_json(inputs=INPUTS, points=points))
+    found = json.loads(body)
+    assert (status, found["code"]) == (422, "outside_domain")
+    assert "1 of 2 lie outside the training domain; the first is points[1]" in found["error"]
+    assert '"extrapolate": true' in found["error"]
+
+
+def test_extrapolation_is_marked_and_has_no_interval(ask: Any):
+    points = [[0.0, 0.0], [5.0, 0.5]]
+    status, _, body = ask("POST", "/predict", as_json(inputs=INPUTS, points=points) | {"extrapolate": True})
+    found = json.loads(body)
+    assert (status, found["is_extrapolated"]) == (200, [False, True])
+    assert found["interval"]["half_width"][0] > 0
+    assert found["interval"]["half_width"][1] is None
+    _, _, body = ask("POST", "/predict", npz(inputs=INPUTS, points=points, extrapolate=True), NPZ)
+    with np.load(io.BytesIO(body)) as arrays:
+        assert np.isnan(arrays["half_width"]).tolist() == arrays["is_extrapolated"].tolist() == [False, True]
+    for value in (1, "yes", None):
+        assert ask("POST", "/predict", as_json(inputs=INPUTS) | {"extrapolate": value})[0] == 422
+
+
 def test_channels_have_their_axis(server_bench: Any, ask: Any, tmp_path: Path):
     operator = server_bench.make_run(tmp_path, channels=2)
     other = make_app(tmp_path, limits=Limits())

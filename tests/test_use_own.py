@@ -12,6 +12,7 @@ import pytest
 from own_problems import OPTIONS, Call, antiderivative
 
 from trunkfirst.data.read_write import write_data
+from trunkfirst.errors import DataError
 from trunkfirst.files.integrity import write_manifest
 from trunkfirst.files.npz import read_npz, write_npz
 from trunkfirst.files.text_files import read_json
@@ -84,6 +85,25 @@ def test_predict_elsewhere_from_other_sensors(call: Call, place: Path, tmp_path:
     arrays = read_npz(tmp_path / "u.npz")
     expected = [np.interp([0.1, 0.7, 0.95], fine.points[:, 0], u) for u in fine.outputs]
     assert np.abs(arrays["outputs"] - expected).max() < 1e-2
+
+
+def test_points_outside_the_domain_are_refused_or_marked(call: Call, place: Path, tmp_path: Path):
+    """They were answered with the interval of the nearest training point."""
+    write_npz(tmp_path / "in.npz", {"inputs": antiderivative(5, seed=1).flat_inputs})
+    (tmp_path / "at.csv").write_text("0.1\n5\n1e6\n")
+    arguments = ("predict", place / "run", "--inputs", tmp_path / "in.npz", "--points", tmp_path / "at.csv")
+    code, _, err = call(*arguments, "--out", tmp_path / "u.npz")
+    assert code == DataError.exit_code
+    assert "2 of 3 lie outside the training domain; the first is points[1] = (5)" in err
+    assert "--extrapolate" in err
+    assert not (tmp_path / "u.npz").exists()
+    code, out, _ = call(*arguments, "--out", tmp_path / "u.npz", "--extrapolate", "--json")
+    assert (code, json.loads(out)["extrapolated_points"]) == (0, 2)
+    arrays = read_npz(tmp_path / "u.npz")
+    assert arrays["is_extrapolated"].tolist() == [False, True, True]
+    for bound in ("lower", "upper"):
+        assert np.array_equal(np.isnan(arrays[bound]), np.broadcast_to(arrays["is_extrapolated"], (5, 3)))
+    assert "2 of 3 points lie outside" in call(*arguments, "--out", tmp_path / "u.npz", "--extrapolate")[1]
 
 
 def test_outliers_are_reported(call: Call, place: Path, tmp_path: Path):

@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float
 from pydantic import BeforeValidator
 
 from .basis_inputs import Interval, checked_interval, coefficient_matrix
+from .data.array_checks import unit_of
 from .data.sample_weights import relative_weights
 from .data.scattered_data import AnyData, ScatteredData
 from .errors import DataError, SettingError, UnknownNameError
@@ -81,6 +82,17 @@ class AbstractEncoder(eqx.Module):
 def in_precision(encoder: AbstractEncoder, dtype: np.dtype) -> AbstractEncoder:
     """The same encoder with its numbers in the precision `dtype`."""
     return jax.tree.map(lambda leaf: leaf.astype(dtype) if is_inexact(leaf) else leaf, encoder)
+
+
+def in_words(encoder: AbstractEncoder) -> str:
+    """The kind of encoder, with a note where a function is taken of some sensors alone."""
+    parts = jax.tree.leaves(encoder, is_leaf=lambda part: isinstance(part, Elementwise))
+    notes = [
+        f"{part.function} of {int(part.is_positive.sum())} of {len(part.is_positive)} sensors, the positive ones"
+        for part in parts
+        if isinstance(part, Elementwise) and not bool(part.is_positive.all())
+    ]
+    return type(encoder).__name__ + (f" ({'; '.join(notes)})" if notes else "")
 
 
 class Identity(AbstractEncoder):
@@ -246,7 +258,15 @@ class StandardisedInputs(AbstractInputs):
         inputs = data.flat_inputs
         if self.function is None:
             return fit_standardise(inputs)
-        first = Elementwise((inputs > 0).all(axis=0), self.function)
+        is_positive = (inputs > 0).all(axis=0)
+        if not is_positive.any():
+            sample, sensor = np.unravel_index(int(np.argmin(inputs)), inputs.shape)
+            raise DataError(
+                f"inputs: {self.function} is for positive sensors, and none is positive in all samples (sample "
+                f"{sample}, sensor {sensor} is {inputs[sample, sensor]:.6g}); use StandardisedInputs() "
+                '(inputs = "standardise")'
+            )
+        first = Elementwise(is_positive, self.function)
         return Chain((first, fit_standardise(np.asarray(first(inputs)))))
 
 
@@ -404,8 +424,9 @@ Inputs: TypeAlias = Annotated[AbstractInputs, OneOf(*_SINGLE, PerInput, AutoInpu
 
 def fit_standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise:
     """Mean and deviation of the training inputs (two passes: no cancellation)."""
-    mean = inputs.mean(axis=0)
-    deviation = inputs.std(axis=0)
+    unit = unit_of(inputs, axis=0).astype(inputs.dtype)  # squares must not overflow
+    mean = unit * (inputs / unit).mean(axis=0)
+    deviation = unit * (inputs / unit).std(axis=0)
     # A constant sensor has a deviation of rounding size; dividing by it would blow noise up.
     is_constant = deviation <= 16 * np.finfo(inputs.dtype).eps * np.abs(mean)
     return Standardise(mean, np.where(is_constant, np.inf, deviation))

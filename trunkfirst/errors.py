@@ -27,12 +27,21 @@ TrunkfirstError              1   base; the exit code of the command line
 """
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
+
+# Unicode's categories of control and formatting characters, and of separators of lines and paragraphs.
+_CONTROLS = ("Cc", "Cf", "Zl", "Zp", "Cs")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return "did you mean 'x'? " for the closest of the known names, or nothing."""
     return "".join(f"did you mean {close!r}? " for close in difflib.get_close_matches(name, list(known), 1))
+
+
+def without_controls(text: str) -> str:
+    """The text without control and formatting characters, such as terminal escapes and changes of direction."""
+    return "".join(letter for letter in text if unicodedata.category(letter) not in _CONTROLS)
 
 
 class TrunkfirstError(Exception):

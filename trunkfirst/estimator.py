@@ -110,8 +110,10 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.predict_at(X, self.points_)
 
-    def predict_at(self, X: Any, points: Any) -> Float[np.ndarray, "samples elsewhere"]:
-        """Output fields of X at any other points (points, coordinates)."""
+    def predict_at(
+        self, X: Any, points: Any, *, extrapolate: bool = False
+    ) -> Float[np.ndarray, "samples elsewhere"]:
+        """Output fields of X at other points (points, coordinates); see `Operator.predict` for `extrapolate`."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         if self.operator_.dtype != np.float64:
@@ -120,7 +122,7 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 'its numbers; add jax.config.update("jax_enable_x64", True) before reading it, '
                 "or use trunkfirst.save(estimator.operator_, folder) and trunkfirst.load(folder)"
             )
-        return self.operator_.predict(X, _as_points(points))
+        return self.operator_.predict(X, _as_points(points), extrapolate=extrapolate)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R^2 of the predictions, every column weighted by its variance."""

@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
+from .data.array_checks import unit_of
 from .data.data_display import html_table
 from .data.operator_data import OperatorData
 from .data.sample_weights import relative_weights
@@ -130,8 +131,8 @@ def predict_at(operator: Operator, data: AnyData) -> Outputs:
     # Several input functions may come in another order than in training; a single one may have any name.
     inputs = functions if len(functions) > 1 else data.flat_inputs
     if isinstance(data, OperatorData):
-        return operator.predict(inputs, data.points)
-    return operator.predict_scattered(inputs, np.nan_to_num(data.points))
+        return operator.values_at(inputs, data.points)
+    return operator.predict_scattered(inputs, np.nan_to_num(data.points), extrapolate=True)
 
 
 def _field_errors(predictions: Outputs, outputs: Outputs, data: AnyData) -> Float[np.ndarray, "samples channels"]:
@@ -202,7 +203,9 @@ def kernel_baseline(train: OperatorData, test: OperatorData, encoder: AbstractEn
     training samples.
     """
     weights = relative_weights(train)
-    scale = np.sqrt(np.mean(train.outputs**2, axis=(0, 1)))  # one a channel
+    unit = unit_of(train.outputs, axis=(0, 1))
+    scale = unit * np.sqrt(np.mean((train.outputs / unit) ** 2, axis=(0, 1)))  # one a channel
+    scale = np.where(scale > 0, scale, 1.0)
     outputs = (train.outputs / scale).reshape(train.samples, -1)
     modes = principal_directions(outputs * np.sqrt(weights)[:, None], tolerance=1e-12)
     with jax.enable_x64(True):

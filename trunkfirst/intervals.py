@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.spatial import KDTree
 
+from .data.array_checks import unit_of
 from .errors import ValueRangeError
 from .linear.blocked_qr import one_blas_thread
-from .linear.orthonormalise import field_sizes
+from .linear.orthonormalise import relative_errors
 
 LEVELS = (0.8, 0.9, 0.95)
 _MAX_CALIBRATION = 2000
@@ -19,6 +20,8 @@ _MAX_CALIBRATION = 2000
 # tenth of it, and may be 1.5 times as far from its neighbours as training inputs are.
 _MAX_COORDINATES, _MAX_SEEN = 8, 2000
 _MARGIN, _SLACK = 0.1, 1.5
+# Far outside of any training inputs, but its square is still finite.
+_FAR = 1e100
 
 Inputs = Float[np.ndarray, "samples sensors"]
 AnyOutputs = Float[np.ndarray, "samples points ..."]
@@ -120,8 +123,7 @@ def conformal_quantile(scores: Float[np.ndarray, "samples ..."], level: float) -
 
 def _relative(predictions: np.ndarray, outputs: np.ndarray) -> Float[np.ndarray, " samples"]:
     """|error| over |prediction|, because at prediction time the output is not known."""
-    errors = np.linalg.norm((predictions - outputs).reshape(len(predictions), -1), axis=1)
-    return errors / field_sizes(predictions.reshape(len(predictions), -1))
+    return relative_errors(outputs.reshape(len(outputs), -1), predictions.reshape(len(predictions), -1))
 
 
 # -- novelty
@@ -141,18 +143,29 @@ class Novelty:
 
     def is_outlier(self, inputs: Inputs) -> Bool[np.ndarray, " samples"]:
         """True for inputs outside the range of training, far from all training inputs, or of another shape."""
-        coordinates = (inputs - self.centre) @ self.matrix
+        with np.errstate(all="ignore"):
+            coordinates = (inputs - self.centre) @ self.matrix
+            residuals = self.residuals(inputs)
+        is_beyond = ~(np.isfinite(coordinates).all(axis=1) & np.isfinite(residuals))
+        coordinates = np.clip(np.nan_to_num(coordinates), -_FAR, _FAR)
         low, high = self.seen.min(axis=0), self.seen.max(axis=0)
         margin = _MARGIN * (high - low) + 1e-12
         is_outside = ((coordinates < low - margin) | (coordinates > high + margin)).any(axis=1)
         distances, _ = self._tree.query(coordinates)
         is_far = np.asarray(distances) > _SLACK * self.distance + 1e-12
-        return is_outside | is_far | (self.residuals(inputs) > _SLACK * self.remainder + 1e-9)
+        return is_beyond | is_outside | is_far | (residuals > _SLACK * self.remainder + 1e-9 * self._unit)
 
     def residuals(self, inputs: Inputs) -> Float[np.ndarray, " samples"]:
         """The norm that the coordinates leave of each input."""
         centred = inputs - self.centre
-        return np.linalg.norm(centred - centred @ self.matrix @ self._inverse, axis=1)
+        rest = centred - centred @ self.matrix @ self._inverse
+        unit = unit_of(rest, axis=1)
+        return unit * np.linalg.norm(rest / unit[:, None], axis=1)
+
+    @ft.cached_property
+    def _unit(self) -> float:
+        """1, or the size of training inputs that are far smaller."""
+        return min(1.0, float(1 / np.abs(self.matrix).max()))
 
     @ft.cached_property
     def _tree(self) -> KDTree:
@@ -178,9 +191,11 @@ def novelty_from(arrays: dict[str, np.ndarray]) -> Novelty | None:
 
 def fit_novelty(inputs: Inputs) -> Novelty:
     """Learn what training inputs look like; at most 2,000 of them are kept."""
-    centre = inputs.mean(axis=0)
+    unit = unit_of(inputs)
+    centre = unit * (inputs / unit).mean(axis=0)
     with one_blas_thread():
-        _, sizes, modes = np.linalg.svd(inputs - centre, full_matrices=False)
+        _, sizes, modes = np.linalg.svd((inputs - centre) / unit, full_matrices=False)
+    sizes = unit * sizes
     count = max(1, min(_MAX_COORDINATES, int((sizes > 1e-6 * sizes[0]).sum())))
     deviations = np.where(sizes[:count] > 0, sizes[:count], 1.0) / np.sqrt(len(inputs))
     matrix = modes[:count].T / deviations

@@ -7,6 +7,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .data.array_checks import unit_of
 from .data.scattered_data import AnyData
 from .encoders import AnyArray, namespace
 from .errors import DataError, SettingError
@@ -14,6 +15,8 @@ from .settings import Field, record
 
 # A point this near to a fixed side, in units of the box, lies on it.
 _NO_DISTANCE = 1e-12
+# Sums of squares of numbers up to this are finite, and those of its inverse are not zero.
+_SQUARABLE = 1e100
 
 Raw: TypeAlias = Float[AnyArray, "samples points"] | Float[AnyArray, "samples points channels"]
 
@@ -73,6 +76,7 @@ class Output:
 
     def fit(self, data: AnyData) -> OutputMap | None:
         """The output map for these training samples; None where there is nothing to do."""
+        _check_units(data)
         if not (self.fixed or self.positive or data.is_multichannel or self.channel_weights):
             return None
         check_positive(data, self.positive)
@@ -87,7 +91,8 @@ class Output:
         if not data.is_multichannel:
             return np.ones(1)
         values = np.log(data.outputs) if self.positive else data.outputs
-        sizes = np.sqrt(np.nanmean(values**2, axis=(0, 1)))
+        unit = unit_of(values, axis=(0, 1))
+        sizes = unit * np.sqrt(np.nanmean((values / unit) ** 2, axis=(0, 1)))
         return np.where(sizes > 0, sizes, 1.0) / np.sqrt(weights / weights.mean())
 
     def _raw_value(self, data: AnyData) -> float:
@@ -101,6 +106,17 @@ class Output:
             usual = 1 if self.positive else 0
             raise SettingError(f"output.value is {self.value}; with several channels only {usual} is possible")
         return value
+
+
+def _check_units(data: AnyData) -> None:
+    """Raise `DataError` where squares of the outputs would overflow, or be zero although the outputs are not."""
+    for name, values in data.outputs_by_channel().items():
+        size = float(np.nanmax(np.abs(values)))
+        if size > 0 and not 1 / _SQUARABLE < size < _SQUARABLE:
+            what = f"outputs: the largest magnitude of {name} is {size:.1e}"
+            raise DataError(
+                f"{what}, too extreme for its square to be a number; divide by {size:.0e}, another unit"
+            )
 
 
 def raw_outputs(

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from .checkpoints import Snapshot, StepHandle, checkpointed_step, work_folder
 from .data.array_checks import some_indices
 from .data.operator_data import OperatorData
-from .data.sample_weights import mean_squares, unscaled_weights
+from .data.sample_weights import mean_squares, output_units, unscaled_weights
 from .data.sharded_data import ShardedData
 from .distributed.processes import assemble_rows, is_distributed, process_shard, sum_over_processes
 from .encode import EncodedData, Encodings, encoded, input_layout, is_relative, make_fields, raw_rows
@@ -93,8 +93,9 @@ def encode_stream(data: ShardedData, method: Encodings, dtype: np.dtype) -> Stre
     some = take_together(data, some_indices(data.samples, samples_in_memory(data), seed=0))
     output, coordinates = method.output.fit(some), method.coordinates.fit(some, dtype)
     encoder = in_precision(method.inputs.fit(some), dtype)
-    usual = mean_squares(some) if is_relative(method, output) else None
-    stream = Stream(data, encoder, coordinates, output, usual, dtype)
+    unit = output_units(some)
+    usual = mean_squares(some, unit) if is_relative(method, output) else None
+    stream = Stream(data, encoder, coordinates, output, usual, dtype, unit)
     stream.notes["samples_in_memory"] = some.samples
     inputs, layout = encoded(encoder, some.flat_inputs, dtype), input_layout(some, encoder)
     del some  # before more memory is asked for
@@ -123,8 +124,9 @@ class Stream:
     coordinates: AbstractEncoder
     output: OutputMap | None
     usual: Float[np.ndarray, "..."] | None
-    """Mean squares of the outputs, where weights are relative."""
+    """Mean squares of the outputs in units of `unit`, where weights are relative."""
     dtype: np.dtype
+    unit: Float[np.ndarray, "..."] | float = 1.0
     notes: dict[str, Any] = dc.field(default_factory=lambda: {"seconds": {}})
     """How the passes went, for those who look at results."""
 
@@ -143,7 +145,11 @@ class Stream:
         part, parts = process_shard()
         for block in self.data.blocks(part + first * parts, parts):
             check_positive(block, self.output is not None and self.output.is_positive)
-            yield block, raw_rows(block, self.output)[0], unscaled_weights(block, self.usual)
+            yield (
+                block,
+                raw_rows(block, self.output)[0],
+                unscaled_weights(block, self.usual, np.asarray(self.unit)),
+            )
 
     def compressed(self) -> tuple[Fields, float]:
         """Fields of few rows that stand for all, with the same mean squares, losses and limits; the mean weight.

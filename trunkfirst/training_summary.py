@@ -96,6 +96,7 @@ def training_domain(data: AnyData, summary: TrainingSummary) -> TrainingDomain:
         input_ranges=np.stack([inputs.min(axis=0), inputs.max(axis=0)]),
         point_ranges=np.stack([points.min(axis=0), points.max(axis=0)]),
         extras=_extras(summary),
+        triangles=None if data.triangles is None else data.triangles.astype(np.int32),
     )
 
 

@@ -8,7 +8,7 @@ import typer
 from typer.exceptions import TyperException
 
 from .._version import __version__
-from ..errors import Terminated, TrunkfirstError, UsageError
+from ..errors import Terminated, TrunkfirstError, UsageError, without_controls
 from .data_commands import data_app
 from .parallel import LAUNCH_SETTINGS, launch, sweep
 from .theory_commands import diagnose, sensors, study
@@ -75,4 +75,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _print_error(message: object) -> None:
-    typer.echo(f"trunkfirst: {message}", err=True)
+    lines = f"trunkfirst: {message}".split("\n")
+    typer.echo("\n".join(map(without_controls, lines)), err=True)

@@ -7,6 +7,8 @@ import sys
 
 import typer
 
+from ..errors import without_controls
+
 
 def print_json(value: object) -> None:
     """Print a JSON object."""
@@ -24,16 +26,16 @@ def print_table(title: str, columns: list[str], rows: list[list[str]], *, quiet:
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(without_controls, row))
     # Without a terminal there is no width to respect: long lines are better than cut numbers.
     width = None if sys.stdout.isatty() else 160
     Console(quiet=quiet, highlight=False, width=width).print(table)
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """Print a line."""
+    """Print a line, or several; names from files can do nothing to the terminal."""
     if not quiet:
-        typer.echo(text)
+        typer.echo("\n".join(map(without_controls, text.split("\n"))))
 
 
 def number(value: float | None) -> str:

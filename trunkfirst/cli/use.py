@@ -67,12 +67,17 @@ def predict(
     level: Annotated[
         float, typer.Option(min=0.5, max=0.99, help="Confidence of the intervals: 0.8, 0.9 or 0.95.")
     ] = 0.9,
+    extrapolate: Annotated[
+        bool, typer.Option("--extrapolate", help="Predict outside the training domain, too, without intervals.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Predict the outputs of new inputs, at any points.
+    """Predict the outputs of new inputs, at any points of the training domain.
 
-    Intervals are included if the run has them. Inputs outside the training inputs are marked (is_outlier).
+    Intervals are included if the run has them. Inputs outside the training inputs are marked (is_outlier). Points
+    outside the training domain are refused; with --extrapolate they are marked (is_extrapolated), and their
+    intervals are NaN.
 
     Example: trunkfirst predict runs/mine --inputs new.npz --out predicted.npz
     """
@@ -84,10 +89,14 @@ def predict(
     operator, memory = _load(folder)
     values = _at_sensors(operator, memory, read_inputs(inputs))
     places = memory.points if points is None else read_points(points)
-    outputs = operator.predict(values, places)
-    arrays: dict[str, np.ndarray] = {"points": places, "outputs": outputs}
+    is_outside = operator.is_outside(places)
+    if operator.domain is not None and not extrapolate:
+        operator.domain.refuse(places, is_outside)
+    outputs = operator.values_at(values, places)
+    arrays: dict[str, np.ndarray] = {"points": places, "outputs": outputs, "is_extrapolated": is_outside}
     if memory.intervals is not None:
         half = memory.intervals.half_width(places, level)
+        half[is_outside] = np.nan
         arrays |= {"lower": outputs - half, "upper": outputs + half}
     novelty = memory.novelty
     is_outlier = np.zeros(len(values), bool) if novelty is None else novelty.is_outlier(values)
@@ -97,10 +106,14 @@ def predict(
     if json:
         sizes = {"samples": len(values), "points": len(places)}
         counts = {"outlier_inputs": outliers, "strange_inputs": outliers}
+        counts["extrapolated_points"] = int(is_outside.sum())
         print_json(sizes | counts | {"level": None if memory.intervals is None else level, "out": str(out)})
     else:
         say(f"{len(values)} samples at {len(places)} points: {out}", quiet=quiet)
         _warn_of_outliers(outliers, len(values), quiet)
+        if is_outside.any():
+            which = f"{is_outside.sum():,} of {len(places):,} points lie outside the training domain"
+            say(f"warning: {which}; there are no intervals there (is_extrapolated in the file)", quiet=quiet)
     return 0
 
 
@@ -235,11 +248,12 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
 def _load(folder: Path) -> "tuple[Operator, TrainingSummary]":
     """A verified operator and the summary of its training."""
     from ..files.integrity import verify_run
-    from ..networks.operator import load
+    from ..networks.operator import load, with_training_points
     from ..training_summary import read_summary
 
     verify_run(folder)
-    return load(folder), read_summary(folder)
+    memory = read_summary(folder)
+    return with_training_points(load(folder), memory.points), memory
 
 
 def _test_samples(folder: Path) -> "AnyData":

@@ -1,5 +1,6 @@
 """Checks of arrays at the boundary, and rows by index. A message names array, axis, value and what to do."""
 
+import warnings
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -7,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Int
 
-from ..errors import DataError
+from ..errors import DataError, without_controls
 
 Indices: TypeAlias = npt.ArrayLike | slice
 """Samples to take: indices, a mask with an entry for each sample, or a slice."""
@@ -97,6 +98,20 @@ def _check_finite(name: str, array: Float[np.ndarray, "..."], axes: Sequence[str
         )
 
 
+def unit_of(
+    array: Float[np.ndarray, "..."], axis: tuple[int, ...] | int | None = None
+) -> Float[np.ndarray, "..."]:
+    """A power of two near the largest magnitude along the axes: in these units squares are finite and not zero.
+
+    Division by it is exact. 1 where all is zero or NaN; NaN is ignored.
+
+    >>> unit_of(np.array([[3e200, -4e200], [0, 0]]), axis=1)
+    array([2.67929997e+200, 1.00000000e+000])
+    """
+    size = np.nan_to_num(np.fmax.reduce(np.abs(array), axis=axis, initial=0.0))
+    return np.ldexp(1.0, np.frexp(size)[1] - 1) ** (size > 0)
+
+
 def first_index(is_bad: np.ndarray) -> tuple[int, ...]:
     """Return the index of the first True."""
     return tuple(int(index) for index in np.unravel_index(int(np.argmax(is_bad)), is_bad.shape))
@@ -120,9 +135,23 @@ def checked_weights(name: str, weights: object, axis: str, expected: int) -> Flo
     return array
 
 
+def plain_name(name: str) -> str:
+    """The name without control characters, which could change what a terminal shows; a warning says so.
+
+    >>> plain_name("pressure")
+    'pressure'
+    """
+    plain = without_controls(name)
+    if plain != name:
+        text = f"names: control characters were removed from {name!a}; it is called {plain!r}"
+        warnings.warn(text, UserWarning, stacklevel=2)
+    return plain
+
+
 def checked_names(name: str, names: Sequence[str], expected: int, axis: str) -> tuple[str, ...]:
     """Return distinct names, one for each entry of an axis; or none at all."""
     found = (names,) if isinstance(names, str) else tuple(str(word) for word in names)
+    found = tuple(map(plain_name, found))
     if found and len(found) != expected:
         raise DataError(f"{name}: {len(found)} names {found} for {expected} {axis}; give one for each")
     if len(set(found)) != len(found):

@@ -19,6 +19,11 @@ from .sharded_data import ShardedData, is_sharded, open_shards
 _FEW_SAMPLES = 20
 _LARGE_RATIO = 1e3
 _ROUGHER = 3
+# Large is what lies above the upper quartile by this many times the distance of the quartiles, and is at least ten
+# times the median: of lognormal sizes with a deviation of 1 (the logarithm's) one in 3,000.
+_LARGE, _LARGER = 20, 10
+# Inputs with no more numbers than this, and no coordinates, are parameters: each has a range of its own.
+_MOST_PARAMETERS = 20
 # Values of the samples of shards that are searched for rank and repetitions.
 _MOST_NUMBERS = 2**24
 # More rows and points do not change the rank and cost minutes.
@@ -70,7 +75,23 @@ def _check(data: AnyData, notes: list[str]) -> DataCheck:
     suspicious = (*notes, *_suspicions(data))
     words = _spectrum_in_words(data, found) if found else _scattered_in_words(data)
     numbers = {**_numbers(data, found), "suspicious": list(suspicious)}
-    return DataCheck((*data.describe(), *words), suspicious, numbers)
+    return DataCheck((*data.describe(), *_parameters_in_words(data), *words), suspicious, numbers)
+
+
+def _parameters(data: AnyData) -> dict[str, Float[np.ndarray, "samples parameters"]]:
+    """The inputs that are a few numbers and not a function."""
+    return {
+        name: f.values
+        for name, f in data.inputs.items()
+        if f.sensors is None and f.grid_shape is None and 1 < f.values.shape[1] <= _MOST_PARAMETERS
+    }
+
+
+def _parameters_in_words(data: AnyData) -> list[str]:
+    return [
+        f"parameters of {name}: {', '.join(f'{i} {range_in_words(x)}' for i, x in enumerate(values.T))}"
+        for name, values in _parameters(data).items()
+    ]
 
 
 def _check_shards(data: ShardedData) -> DataCheck:
@@ -110,6 +131,8 @@ def _numbers(data: AnyData, found: "Spectrum | None") -> dict[str, Any]:
         name: {"sensors": f.values.shape[1], "grid_shape": f.grid_shape, "range": _range(f.values)}
         for name, f in data.inputs.items()
     }
+    for name, values in _parameters(data).items():
+        inputs[name]["ranges"] = [_range(column) for column in values.T]
     return {
         "kind": "aligned" if isinstance(data, OperatorData) else "scattered",
         "samples": data.samples,
@@ -239,7 +262,7 @@ def _precision_notes(arrays: Mapping[str, Any]) -> list[str]:
 
 
 def _suspicions(data: AnyData) -> list[str]:
-    found = [*_constant_sensors(data), *_repeated_samples(data), *_outputs(data)]
+    found = [*_constant_sensors(data), *_large_inputs(data), *_repeated_samples(data), *_outputs(data)]
     if data.samples < _FEW_SAMPLES:
         found.insert(0, f"only {data.samples} samples; a fit needs {_FEW_SAMPLES} or more")
     return found + (_scattered_points(data) if isinstance(data, ScatteredData) else _points(data))
@@ -253,6 +276,62 @@ def _constant_sensors(data: AnyData) -> list[str]:
             which = f"{int(constant.sum())} of {len(constant)} sensors never change, the first is sensor "
             found.append(f"inputs[{name!r}]: {which}{int(np.argmax(constant))}")
     return found
+
+
+def _large_inputs(data: AnyData) -> list[str]:
+    """Samples and sensors much larger than the others, values far from the others of their sensor, and units."""
+    found: list[str] = []
+    for name, function in data.inputs.items():
+        values, what = function.values, f"inputs[{name!r}]"
+        sizes = np.abs(values)
+        found += [f"{what}: {text}" for text in _much_larger("sample", sizes.max(axis=1))]
+        if name in _parameters(data):
+            found += [f"{what}: {text}" for text in _different_scales(np.median(sizes, axis=0))]
+        else:
+            found += [f"{what}: {text}" for text in _much_larger("sensor", np.median(sizes, axis=0))]
+        if not len(_large(sizes.max(axis=1))):  # else the same is said twice
+            found += [f"{what}: {text}" for text in _far_values(values)]
+    return found
+
+
+def _large(sizes: Float[np.ndarray, " many"]) -> np.ndarray:
+    """The indices of sizes that are much larger than most."""
+    if len(sizes) < _FEW_SAMPLES:
+        return np.zeros(0, np.int64)
+    low, middle, high = np.quantile(sizes, [0.25, 0.5, 0.75])
+    return np.flatnonzero(sizes > max(high + _LARGE * (high - low), _LARGER * middle))
+
+
+def _much_larger(kind: str, sizes: Float[np.ndarray, " many"]) -> list[str]:
+    large = _large(sizes)
+    if not len(large):
+        return []
+    first, times = large[0], sizes[large].max() / (np.median(sizes) or 1.0)
+    which = (
+        f"{len(large):,} of {len(sizes):,} {kind}s are much larger than the others, the first is {kind} {first}"
+    )
+    return [f"{which}; the largest is {times:.0e} times the median; check its unit"]
+
+
+def _different_scales(sizes: Float[np.ndarray, " parameters"]) -> list[str]:
+    used = np.where(sizes > 0, sizes, np.nan)
+    if np.isnan(used).all() or np.nanmax(used) <= _LARGE_RATIO * np.nanmin(used):
+        return []
+    high, low = int(np.nanargmax(used)), int(np.nanargmin(used))
+    words = f"parameter {high} is about {used[high]:.0e} and parameter {low} about {used[low]:.0e}"
+    return [f"{words}; with raw inputs the second hardly counts; standardise them"]
+
+
+def _far_values(values: Float[np.ndarray, "samples sensors"]) -> list[str]:
+    if len(values) < _FEW_SAMPLES:
+        return []
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
+    is_far = np.abs(values - middle) > np.where(high > low, 2 * _LARGE * (high - low), np.inf)
+    if not is_far.any():
+        return []
+    sample, sensor = np.argwhere(is_far)[0]
+    which = f"{is_far.sum():,} values lie far from the others of their sensor"
+    return [f"{which}, the first is {values[sample, sensor]:.4g} of sample {sample}, sensor {sensor}"]
 
 
 def _repeated_samples(data: AnyData) -> list[str]:
@@ -278,7 +357,8 @@ def _outputs(data: AnyData) -> list[str]:
     for channel, given in data.outputs_by_channel().items():
         name = channel if data.is_multichannel else "outputs"
         values = given if isinstance(data, OperatorData) else np.nan_to_num(given)
-        found += [f"{name}: {text}" for text in _sizes(np.maximum(values.max(axis=1), -values.min(axis=1)))]
+        sizes = np.maximum(values.max(axis=1), -values.min(axis=1))
+        found += [f"{name}: {text}" for text in (_much_larger("sample", sizes) or _sizes(sizes))]
         if isinstance(data, OperatorData) and data.samples > 1 and not np.ptp(values, axis=0).any():
             found.append(f"{name}: all samples are the same")
     return found

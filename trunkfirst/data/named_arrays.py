@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..errors import DataError, UsageError
+from ..errors import DataError, UsageError, without_controls
 from .array_checks import real_numbers
 from .operator_data import InputFunction, OperatorData, default_coordinate_names
 from .scattered_data import AnyData, ScatteredData
@@ -103,9 +103,9 @@ def name_arrays(
 def list_arrays(arrays: Mapping[str, Any]) -> str:
     """Return names, shapes and types in a line, at most ten of them."""
     words = [
-        f"{name} {array.shape} {array.dtype}"
+        f"{without_controls(name)} {array.shape} {array.dtype}"
         if isinstance(array, np.ndarray)
-        else f"{name} ({type(array).__name__})"
+        else f"{without_controls(name)} ({type(array).__name__})"
         for name, array in arrays.items()
     ]
     return (", ".join(words[:10]) + (f" and {len(words) - 10} more" if len(words) > 10 else "")) or "nothing"

@@ -17,6 +17,7 @@ from .array_checks import (
     checked_names,
     checked_weights,
     evenly,
+    plain_name,
     real_array,
     sample_indices,
     whole_numbers,
@@ -132,11 +133,11 @@ class AbstractData(abc.ABC):
             inputs=_named_inputs(inputs, samples),
             **fields,
             sample_weights=checked_weights("sample_weights", sample_weights, "samples", samples),
-            labels=_checked_labels(labels or {}, samples),
-            output_name=output_name,
+            labels=_checked_labels(_plain_keys("labels", labels or {}), samples),
+            output_name=plain_name(output_name),
             coordinate_names=coordinate_names or default_coordinate_names(coordinates),
             channel_names=channel_names,
-            units=dict(units or {}),
+            units={name: plain_name(unit) for name, unit in _plain_keys("units", units or {}).items()},
         )
 
     @property
@@ -287,7 +288,7 @@ def _set(record: object, **fields: object) -> None:
 
 
 def _named_inputs(inputs: InputsLike, samples: int) -> dict[str, InputFunction]:
-    named: dict[str, Any] = dict(inputs) if isinstance(inputs, Mapping) else {"input": inputs}
+    named: dict[str, Any] = _plain_keys("inputs", inputs) if isinstance(inputs, Mapping) else {"input": inputs}
     if not named:
         raise DataError("inputs: no input function given; give an array (samples, sensors)")
     checked: dict[str, InputFunction] = {}
@@ -299,6 +300,14 @@ def _named_inputs(inputs: InputsLike, samples: int) -> dict[str, InputFunction]:
         hint = "; looks transposed; use .T" if columns == samples else ""
         check_length(name, "samples", rows, samples, "outputs", hint=hint)
     return checked
+
+
+def _plain_keys(what: str, entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries with names that have no control characters."""
+    plain = {plain_name(str(name)): value for name, value in entries.items()}
+    if len(plain) < len(entries):
+        raise DataError(f"{what}: two names differ by control characters alone; rename one")
+    return plain
 
 
 def _checked_labels(labels: Mapping[str, object], samples: int) -> dict[str, Float[np.ndarray, " samples"]]:

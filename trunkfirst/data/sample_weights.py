@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
+from .array_checks import unit_of
 from .scattered_data import AnyData
 
 # Below this share of the mean square a field is zero.
@@ -22,26 +23,32 @@ def channel_weights(data: AnyData, is_relative: bool) -> Float[np.ndarray, "samp
 
     An output map leaves the raw fields in these units, but for the channel weights asked for, which stay.
     """
-    weights = unscaled_weights(data, mean_squares(data) if is_relative else None)
+    unit = output_units(data)
+    weights = unscaled_weights(data, mean_squares(data, unit) if is_relative else None, unit)
     return weights if weights is None or not is_relative else weights / weights.mean()
 
 
-def mean_squares(data: AnyData) -> Float[np.ndarray, "..."]:
-    """The mean square of the outputs, of each channel where there are several."""
-    return np.asarray(np.nanmean(data.outputs**2, axis=(0, 1)))
+def output_units(data: AnyData) -> Float[np.ndarray, "..."]:
+    """The units in which the outputs, those of each channel where there are several, can be squared."""
+    return unit_of(data.outputs, axis=(0, 1))
+
+
+def mean_squares(data: AnyData, unit: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """The mean square of the outputs in these units, of each channel where there are several."""
+    return np.asarray(np.nanmean((data.outputs / unit) ** 2, axis=(0, 1)))
 
 
 def unscaled_weights(
-    data: AnyData, usual: Float[np.ndarray, "..."] | None
+    data: AnyData, usual: Float[np.ndarray, "..."] | None, unit: Float[np.ndarray, "..."]
 ) -> Float[np.ndarray, "samples channels"] | None:
-    """The same before they are scaled to mean 1; relative if the `usual` mean squares are given."""
+    """The same before they are scaled to mean 1; relative if the `usual` mean squares, in units, are given."""
     if usual is None and data.sample_weights is None:
         return None
     weights = np.ones(data.samples) if data.sample_weights is None else data.sample_weights
     weights = np.repeat(weights[:, None], data.channels, axis=1)
     if usual is None:
         return weights
-    squares = np.nanmean(data.outputs**2, axis=1).reshape(data.samples, -1)
+    squares = np.nanmean((data.outputs / unit) ** 2, axis=1).reshape(data.samples, -1)
     sizes = np.broadcast_to(usual, squares.shape)
     # A field of zeros has no relative error; it counts like one of the usual size.
     is_zero = squares <= _ZERO * sizes

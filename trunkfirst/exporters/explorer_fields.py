@@ -67,7 +67,7 @@ def make_table(
         0.0 if output is None or output.boundary is None else output.boundary.value,
         np.ones(operator.channels or 1) if output is None else np.asarray(output.scale, np.float64),
         output is not None and output.is_positive,
-        _ranges(operator.predict(inputs, points[kept]).reshape(-1, operator.channels or 1)),
+        _ranges(operator.values_at(inputs, points[kept]).reshape(-1, operator.channels or 1)),
     )
 
 

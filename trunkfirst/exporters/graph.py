@@ -71,6 +71,8 @@ class Graph:
     sensors: int
     coordinates: int
     channels: int | None
+    box: np.ndarray | None = None
+    """(2, coordinates): the box of the training points with a margin of one cell; None if it is not known."""
 
     @property
     def functions(self) -> tuple[Function, Function, Function]:

@@ -85,6 +85,7 @@ def _trace(operator: Operator, samples: int, points: int) -> Graph:
         operator.sensors or 0,
         operator.trunk.coordinates,
         operator.channels,
+        None if operator.domain is None else operator.domain.box_with_margin(operator.periods),
     )
 
 

@@ -6,6 +6,8 @@ import json
 import textwrap
 from importlib.resources import files
 
+import numpy as np
+
 from .graph import Function, Graph
 
 _PYTHON = '''\
@@ -13,6 +15,8 @@ _PYTHON = '''\
 
     from model import predict
     outputs = predict(inputs, points)
+
+Points outside the training domain are refused, unless predict(inputs, points, extrapolate=True) asks for them.
 """
 
 import base64
@@ -23,16 +27,28 @@ import numpy as np
 INPUT_NAMES = {names}
 """The input functions, concatenated in `inputs` in this order."""
 SENSORS, COORDINATES = {sensors}, {coordinates}
+LOW, HIGH = np.array({low}), np.array({high})
+"""The box of the training points, with a margin of one cell; infinite where it is not known or does not matter."""
 DTYPE = np.dtype("{dtype}")
 BLOCK = 64
 
 
-def predict(inputs, points):
+def predict(inputs, points, *, extrapolate=False):
     """Outputs ({fields}) of inputs (samples, sensors) at points (points, coordinates), in physical units."""
     inputs, points = _checked("inputs", inputs, SENSORS), _checked("points", points, COORDINATES)
+    if not extrapolate and (outside := is_outside(points)).any():
+        first = points[np.argmax(outside)].tolist()
+        which = f"{{outside.sum()}} of {{len(points)}} lie outside the training domain; the first is {{first}}"
+        box = f"the domain is {{LOW.tolist()}} to {{HIGH.tolist()}}"
+        raise ValueError(f"points: {{which}}; {{box}}; pass extrapolate=True to predict there")
     functions = basis(points)
     blocks = [inputs[i : i + BLOCK] for i in range(0, max(len(inputs), 1), BLOCK)]
     return np.concatenate([expand(coefficients(block), functions, points) for block in blocks])
+
+
+def is_outside(points):
+    """Whether each point lies outside the box of the training points."""
+    return ((points < LOW) | (points > HIGH)).any(axis=1)
 
 
 def coefficients(inputs):
@@ -100,7 +116,10 @@ def to_numpy(graph: Graph, *, double: bool) -> bytes:
     """The text of a Python file with a function `predict(inputs, points)`. Its weights are base64."""
     encoded = base64.b64encode(graph.packed("<f8" if double else "<f4")).decode()
     shapes = {name: (_KINDS[array.dtype.kind], array.shape) for name, array in graph.constants.items()}
+    low, high = np.array([[-np.inf], [np.inf]]) * np.ones(graph.coordinates) if graph.box is None else graph.box
     return _PYTHON.format(
+        low=_numbers(low),
+        high=_numbers(high),
         version=importlib.metadata.version("trunkfirst"),
         names=ascii(graph.input_names),
         sensors=graph.sensors,
@@ -135,6 +154,11 @@ def to_javascript(graph: Graph) -> str:
 def page_file(name: str) -> str:
     """A file of the explorer page as text."""
     return files(__package__ or __name__).joinpath("page", name).read_text("utf-8")
+
+
+def _numbers(values: np.ndarray) -> str:
+    """As Python source."""
+    return "[" + ", ".join(repr(x) if np.isfinite(x) else f'float("{x}")' for x in values.tolist()) + "]"
 
 
 def _body(function: Function, graph: Graph, assignment: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float, Int
 
+from ..data.array_checks import unit_of
 from ..distributed.mesh import current_mesh
 from ..errors import DataError
 from ..settings import Field, kind_field, record
@@ -219,8 +220,9 @@ def relative_errors(
     array([0.08])
     """
     roots = 1.0 if point_weights is None else np.sqrt(point_weights)
-    errors = np.linalg.norm((predictions - outputs) * roots, axis=1)
-    return errors / field_sizes(outputs, point_weights=point_weights)
+    unit = unit_of(outputs)
+    errors = np.linalg.norm((predictions - outputs) / unit * roots, axis=1)
+    return errors / field_sizes(outputs / unit, point_weights=point_weights)
 
 
 def field_sizes(
@@ -231,9 +233,10 @@ def field_sizes(
     A field of zeros has no relative error; its error is relative to the root mean square of all norms.
     """
     weights = np.ones(outputs.shape[1]) if point_weights is None else point_weights
-    norms = np.sqrt(np.einsum("kp...,p->k...", outputs.astype(float) ** 2, weights))
+    unit = unit_of(outputs)
+    norms = np.sqrt(np.einsum("kp...,p->k...", (outputs / unit).astype(float) ** 2, weights))
     usual = np.sqrt(np.sum(norms**2, axis=0) / max(len(norms), 1))
-    return np.where(norms > _ZERO * usual, norms, np.where(usual > 0, usual, 1.0))
+    return unit * np.where(norms > _ZERO * usual, norms, np.where(usual > 0, usual, 1.0))
 
 
 def _weights(point_weights: Weights | None, points: int) -> Vector:

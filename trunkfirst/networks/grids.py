@@ -35,6 +35,11 @@ def is_grid(points: Float[np.ndarray, "points coordinates"]) -> bool:
     return math.prod(shape) == len(points) and len(np.unique(np.ravel_multi_index(places, shape))) == len(points)
 
 
+def grid_axes(points: Float[np.ndarray, "points coordinates"]) -> list[Float[np.ndarray, " _"]]:
+    """The distinct values of every coordinate, ascending."""
+    return _axes(points)[0]
+
+
 def on_grid(
     points: Float[np.ndarray, "points coordinates"], values: Float[np.ndarray, "points functions"]
 ) -> tuple[list[Float[np.ndarray, " _"]], Float[np.ndarray, "*axes functions"]]:

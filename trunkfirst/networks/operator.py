@@ -24,6 +24,7 @@ from ..encoders import (
     Powers,
     QuadratureProjection,
     Standardise,
+    in_words,
 )
 from ..errors import DataError, PrecisionError, PredictOnlyError, UsageError
 from ..intervals import intervals_from, novelty_from
@@ -65,13 +66,15 @@ class Prediction:
     """Predicted outputs with an interval of a given level at every point.
 
     `values`, `lower` and `upper` have the shape of the outputs; `is_outlier` (samples,) marks inputs outside the
-    range of the training inputs, whose predictions are unreliable.
+    range of the training inputs, whose predictions are unreliable; `is_extrapolated` (points,) marks points
+    outside the training domain, where the bounds are NaN.
     """
 
     values: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
     is_outlier: np.ndarray
+    is_extrapolated: np.ndarray
 
 
 class Operator(eqx.Module):
@@ -154,41 +157,80 @@ class Operator(eqx.Module):
         return dc.replace(self, branch=branch, transform=None)
 
     @overload
-    def predict(self, inputs: Inputs, points: Points | None = None, *, interval: None = None) -> np.ndarray: ...
-    @overload
-    def predict(self, inputs: Inputs, points: Points | None = None, *, interval: float) -> "Prediction": ...
     def predict(
-        self, inputs: Inputs, points: Points | None = None, *, interval: float | None = None
+        self, inputs: Inputs, points: Points | None = None, *, interval: None = None, extrapolate: bool = False
+    ) -> np.ndarray: ...
+    @overload
+    def predict(
+        self, inputs: Inputs, points: Points | None = None, *, interval: float, extrapolate: bool = False
+    ) -> "Prediction": ...
+    def predict(
+        self,
+        inputs: Inputs,
+        points: Points | None = None,
+        *,
+        interval: float | None = None,
+        extrapolate: bool = False,
     ) -> "np.ndarray | Prediction":
         """Predict the outputs of new inputs.
 
         `inputs` (samples, sensors) is an array or list, or a mapping from the names of the input functions to
-        these. `points` (points, coordinates) are those of training by default; a warning says if some lie outside
-        the training domain. Returns an array (samples, points), or (samples, points, channels) with channels.
-        With `interval`, a level such as 0.9, returns a `Prediction` with lower and upper bounds and outliers.
-        Raises a `DataError` for wrong sizes and for values that are not finite.
+        these. `points` (points, coordinates) are those of training by default. Points outside the training domain
+        are refused; with `extrapolate` they are answered, with a warning, as are inputs far outside the range of
+        training. Returns an array (samples, points), or
+        (samples, points, channels) with channels. With `interval`, a level such as 0.9, returns a `Prediction`
+        with lower and upper bounds, outliers and extrapolated points, whose bounds are NaN.
+        Raises a `DataError` for wrong sizes, for values that are not finite and for points outside the domain.
 
         Computes in the precision of the operator, in blocks of samples, so that memory is bounded.
         """
-        rows, places = self._checked_inputs(inputs), self._checked_points(points)
+        rows = self._checked_inputs(inputs)
+        places, is_outside = self._checked_points(points, extrapolate=extrapolate)
+        values = self.values_at(rows, places)
+        if interval is not None:
+            return self._with_interval(values, rows, places, interval, is_outside)
+        self._warn(rows, is_outside)
+        return values
+
+    def values_at(self, inputs: Inputs, points: Points) -> np.ndarray:
+        """The same as `predict`, anywhere and without a warning: for evaluations, where the outputs are known."""
+        rows = self._checked_inputs(inputs)
+        places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
         bare = self._without_domain()
         expand = _expand if isinstance(self.branch, PredictOnlyBranch) else _expand_compiled
         with jax.enable_x64(self.dtype == jnp.float64):
             basis = eqx.filter_jit(Operator.basis)(bare, places)
             blocks = _blocks(len(rows), len(basis) * (self.channels or 1))
-            values = np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
-        return values if interval is None else self._with_interval(values, rows, places, interval)
+            return np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
+
+    def is_outside(self, points: Points) -> np.ndarray:
+        """Whether each of `points` (points, coordinates) lies outside the training domain and its margin.
+
+        All False for an operator that does not know its training points.
+        """
+        places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
+        if self.domain is None:
+            return np.zeros(len(places), bool)
+        return self.domain.is_outside(places, self.periods)
+
+    @property
+    def periods(self) -> tuple[float, ...]:
+        """The period of every coordinate, 0 for those that do not repeat; nothing if none does."""
+        kinds = (Periodic, GridSpline, SimplexInterpolation)
+        parts = jax.tree.leaves(self.trunk, is_leaf=lambda part: isinstance(part, kinds))
+        return next((part.periods for part in parts if isinstance(part, kinds)), ())
 
     def _with_interval(
-        self, values: np.ndarray, inputs: np.ndarray, points: np.ndarray, level: float
+        self, values: np.ndarray, inputs: np.ndarray, points: np.ndarray, level: float, is_outside: np.ndarray
     ) -> "Prediction":
         extras = {} if self.domain is None else dict(self.domain.extras)
         intervals, novelty = intervals_from(extras), novelty_from(extras)
         if intervals is None:
             raise UsageError("this operator has no prediction intervals; fit it with intervals=True")
         half = intervals.half_width(points, level)
+        half[is_outside] = np.nan
         is_outlier = np.zeros(len(inputs), bool) if novelty is None else novelty.is_outlier(inputs)
-        return Prediction(values, values - half, values + half, is_outlier)
+        return Prediction(values, values - half, values + half, is_outlier, is_outside)
 
     def save(self, folder: Path | str) -> Path:
         """Write the operator into `folder`, which is created if necessary; `trunkfirst.load` reads it back.
@@ -203,21 +245,23 @@ class Operator(eqx.Module):
     def plot(self, inputs: Inputs) -> np.ndarray:
         """Draw predictions of the first three inputs at the training points; returns the matplotlib axes."""
         rows, domain = self._checked_inputs(inputs)[:3], self.domain or TrainingDomain()
-        points, values = self._checked_points(None), self.predict(rows)
+        points, values = self._checked_points(None)[0], self.predict(rows)
         fields = np.moveaxis(values, 2, 0) if values.ndim == 3 else values[None]
         names = domain.channel_names or tuple(f"output {channel}" for channel in range(len(fields)))
         axes = domain.coordinate_names
         panels = [Panel(name, field, points, axes) for name, field in zip(names, fields, strict=True)]
         return plot_panels(panels, np.arange(len(rows)))
 
-    def gradient(self, inputs: Inputs, points: Points | None = None) -> np.ndarray:
+    def gradient(self, inputs: Inputs, points: Points | None = None, *, extrapolate: bool = False) -> np.ndarray:
         """Derivatives of the outputs with respect to the coordinates of the points.
 
         Arguments, checks and precision are those of `predict`. Returns (samples, points, coordinates), with
         channels (samples, points, channels, coordinates): exact derivatives of the networks; at a kink of a ReLU
         trunk the slope of one side.
         """
-        rows, places = self._checked_inputs(inputs), self._checked_points(points)
+        rows = self._checked_inputs(inputs)
+        places, is_outside = self._checked_points(points, extrapolate=extrapolate)
+        self._warn(rows, is_outside)
         bare = self._without_domain()
         with jax.enable_x64(self.dtype == jnp.float64):
             coefficients = np.asarray(bare.coefficients(rows))
@@ -225,12 +269,14 @@ class Operator(eqx.Module):
             blocks = _blocks(len(rows), at.size * (self.channels or 1))
             return np.concatenate([np.asarray(_slopes(bare, jnp.asarray(coefficients[b]), at)) for b in blocks])
 
-    def predict_scattered(self, inputs: Inputs, points: Points) -> np.ndarray:
+    def predict_scattered(self, inputs: Inputs, points: Points, *, extrapolate: bool = False) -> np.ndarray:
         """Like `predict`, with points (samples, points, coordinates) of its own for every sample."""
         rows, places = self._checked_inputs(inputs), np.asarray(points)
         if places.ndim != 3 or (len(places), places.shape[2]) != (len(rows), self.trunk.coordinates):
             expected = f"({len(rows)}, points, {self.trunk.coordinates})"
             raise DataError(f"points: expected shape {expected}, got {places.shape}")
+        if not extrapolate:
+            self._checked_points(places.reshape(-1, self.trunk.coordinates))
         with jax.enable_x64(self.dtype == jnp.float64):
             return self.scattered_fields(np.asarray(self.coefficients(rows)), places)
 
@@ -278,7 +324,7 @@ class Operator(eqx.Module):
         return {
             "inputs": f"{', '.join(self.input_names)} ({self.sensors} sensors)",
             "outputs": f"{outputs} at ({coordinates})",
-            "encoder": type(self.encoder).__name__,
+            "encoder": in_words(self.encoder),
             "branch": f"{type(self.branch).__name__} ({count_parameters(self.branch):,} parameters)",
             "trunk": f"{self.trunk}, rank {self.rank}",
             "precision": str(self.dtype),
@@ -303,19 +349,29 @@ class Operator(eqx.Module):
             raise DataError(f"inputs: different numbers of samples on axis 0: {counts}")
         return checked_rows("inputs", np.concatenate(parts, axis=1), ("samples", "sensors"), self.sensors)
 
-    def _checked_points(self, points: Points | None) -> np.ndarray:
+    def _checked_points(
+        self, points: Points | None, *, extrapolate: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The points, and which of them lie outside the training domain."""
         domain = self.domain or TrainingDomain()
         if points is None and domain.points is None:
             raise DataError("points: this operator does not know its training points; pass points=...")
         if points is None:
-            return np.asarray(domain.points)
+            return np.asarray(domain.points), np.zeros(len(np.asarray(domain.points)), bool)
         places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
-        if count := int(domain.is_outside(places).sum()):
-            text = (
-                f"points: {count:,} of {len(places):,} lie outside the training domain; the operator extrapolates"
-            )
-            warnings.warn(text, UserWarning, stacklevel=3)
-        return places
+        is_outside = self.is_outside(places)
+        if not extrapolate:
+            domain.refuse(places, is_outside)
+        return places, is_outside
+
+    def _warn(self, inputs: np.ndarray, is_outside: np.ndarray) -> None:
+        """An array has no place for marks."""
+        if self.domain is not None and (count := int(self.domain.is_far(inputs).sum())):
+            which = f"inputs: {count:,} of {len(inputs):,} lie far outside the range of the training inputs"
+            warnings.warn(f"{which}; their predictions are unreliable", UserWarning, stacklevel=3)
+        if count := int(is_outside.sum()):
+            which = f"points: {count:,} of {len(is_outside):,} lie outside the training domain"
+            warnings.warn(f"{which}; the operator extrapolates", UserWarning, stacklevel=3)
 
     def _array(self, name: str, value: ArrayLike, columns: int | None) -> Array:
         """For JAX, where values are not known yet: checks of precision and sizes alone."""
@@ -356,6 +412,11 @@ def load(folder: Path | str) -> Operator:
     True
     """
     return read_operator(folder, Operator, PARTS)
+
+
+def with_training_points(operator: Operator, points: np.ndarray) -> Operator:
+    """The operator with its training points as its domain if, written by version 0.1, it does not know it."""
+    return operator if operator.domain is not None else dc.replace(operator, domain=TrainingDomain(points=points))
 
 
 def _blocks(count: int, numbers: int) -> list[slice]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from scipy.spatial import Delaunay, KDTree, QhullError
 
 from ..errors import DataError
@@ -21,6 +21,8 @@ _FLAT = 1e-9
 _RCOND = 1e-3
 # The most points that are left out to choose between linear and smooth.
 _LEFT_OUT = 2000
+# Points that are located at once.
+_SEARCHED = 4096
 
 
 class Nodes(NamedTuple):
@@ -183,6 +185,30 @@ def _lists(simplices: np.ndarray, bins: np.ndarray, nearest: np.ndarray) -> np.n
     lists = np.repeat(nearest[:, None], max(int(counts.max()), 1), axis=1)
     lists[bins[order], columns] = simplices[order]
     return lists
+
+
+class SimplexSearch:
+    """Finds out which points lie in one of the simplices, whose corners are `points`."""
+
+    def __init__(self, points: Float[np.ndarray, "points d"], simplices: Int[np.ndarray, "simplices corners"]):
+        nodes, thick = make_mesh(points, simplices, (0.0,) * points.shape[1])
+        self.size = np.where(nodes.size > 0, nodes.size, 1.0)
+        corners = points[thick] / self.size
+        self._origins, self._slopes = corners[:, 0], barycentric_slopes(corners)
+        self._lists, self._starts = make_bins(corners, self._slopes, len(thick))
+
+    def contains(self, points: Real[np.ndarray, "n d"]) -> Bool[np.ndarray, " n"]:
+        """Whether each point lies in a simplex, up to rounding."""
+        blocks = [points[i : i + _SEARCHED] / self.size for i in range(0, len(points), _SEARCHED)]
+        return np.concatenate([np.zeros(0, bool), *map(self._contains, blocks)])
+
+    def _contains(self, places: np.ndarray) -> np.ndarray:
+        found = [np.searchsorted(s, x, "right") - 1 for s, x in zip(self._starts, places.T, strict=True)]
+        bins = tuple(np.maximum(each, 0) for each in found)
+        near = self._lists[np.ravel_multi_index(bins, tuple(map(len, self._starts)))]  # (n, candidates)
+        shares = np.einsum("nkac,nkc->nka", self._slopes[near], places[:, None] - self._origins[near])
+        least = np.minimum(shares.min(axis=2), 1 - shares.sum(axis=2))
+        return (least >= -SAME).any(axis=1)
 
 
 # -- local quadratics

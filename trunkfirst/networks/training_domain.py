@@ -3,23 +3,35 @@
 import dataclasses as dc
 import functools as ft
 import hashlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float, Int, Real
+from scipy.spatial import KDTree
 
 from ..errors import DataError
+from .grids import grid_axes, is_grid
+from .simplices import SimplexSearch, covers
+
+# The margin of scattered points is measured at this many of them.
+_MOST_NEIGHBOURS = 5_000
+# Coordinates that differ by less, relative to their size, are the same: points may have been in single precision.
+_ROUNDING = 1e-6
 
 
 @dc.dataclass(frozen=True, eq=False)
 class TrainingDomain:
     """Points, names, units and ranges of the training data; every field is optional.
 
-    `points` are the output points (points, coordinates), `sensors` the sensor positions (sensors, coordinates) of
-    every input function, `input_sizes` its numbers of sensors. `input_ranges` (2, sensors) and `point_ranges`
-    (2, coordinates) hold minimum and maximum. `units` are by name. `extras` are named arrays for prediction
-    intervals and for the detection of outliers.
+    `points` are the output points (points, coordinates), `triangles` (triangles, 3) the elements between them,
+    `sensors` the sensor positions (sensors, coordinates) of every input function, `input_sizes` its numbers of
+    sensors. `input_ranges` (2, sensors) and `point_ranges` (2, coordinates) hold minimum and maximum. `units` are
+    by name. `extras` are named arrays for prediction intervals and for the detection of outliers.
+
+    The domain is the union of the triangles, or the box of the points where none are known, with a margin of one
+    cell: the spacing of a grid, the longest edge at the nearest corner of a triangle, elsewhere the median
+    distance of a point to its nearest neighbour.
 
     Domains of equal content are equal, so that an operator that has one can be an argument of `jax.jit`.
     """
@@ -33,6 +45,7 @@ class TrainingDomain:
     input_ranges: np.ndarray | None = None
     point_ranges: np.ndarray | None = None
     extras: Mapping[str, np.ndarray] = dc.field(default_factory=dict[str, np.ndarray])
+    triangles: np.ndarray | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TrainingDomain) and self._content == other._content
@@ -50,6 +63,7 @@ class TrainingDomain:
             "points": (self.points, None, coordinates),
             "point_ranges": (self.point_ranges, 2, coordinates),
             "input_ranges": (self.input_ranges, 2, sensors),
+            "triangles": (self.triangles, None, None),
         }
         for name, (array, rows, columns) in arrays.items():
             if array is None:
@@ -66,15 +80,133 @@ class TrainingDomain:
             if len(entries) not in (0, count):
                 raise DataError(f"domain.{name}: expected {count} entries, got {len(entries)}")
 
-    def is_outside(self, points: np.ndarray) -> Bool[np.ndarray, " points"]:
-        """Whether each of the points (points, coordinates) lies outside the ranges of the training points."""
-        ranges = self.point_ranges
-        if ranges is None and self.points is not None:
-            ranges = np.stack([self.points.min(axis=0), self.points.max(axis=0)])
-        if ranges is None:
+    def is_outside(
+        self, points: Real[np.ndarray, "points coordinates"], periods: Sequence[float] = ()
+    ) -> Bool[np.ndarray, " points"]:
+        """Whether each of the points lies outside the domain and its margin.
+
+        `periods` has an entry for each coordinate, 0 for one that does not repeat; a point may lie in any period.
+        """
+        if (box := self._box) is None:
             return np.zeros(len(points), bool)
-        margin = 1e-9 * (ranges[1] - ranges[0])
-        return ((points < ranges[0] - margin) | (points > ranges[1] + margin)).any(axis=1)
+        places = _in_one_period(points, box, periods)
+        is_out = ((places < box[0]) | (places > box[1])).any(axis=1)
+        if is_out.any():
+            low, high = box + np.stack([-self.margin, self.margin])
+            is_out[is_out] = ((places[is_out] < low) | (places[is_out] > high)).any(axis=1)
+        if (elements := self._elements) is not None and not is_out.all():
+            is_out[~is_out] = ~elements.reaches(places[~is_out])
+        return is_out
+
+    def is_far(self, inputs: Real[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"]:
+        """Whether an input leaves the range of training at a sensor by more than that range.
+
+        At a sensor that never changed, by more than the widest range of the others.
+        """
+        if self.input_ranges is None:
+            return np.zeros(len(inputs), bool)
+        low, high = self.input_ranges.astype(float)
+        with np.errstate(over="ignore"):
+            width = np.where(high > low, high - low, (high - low).max())
+            return ((inputs < low - width) | (inputs > high + width)).any(axis=1)
+
+    def refuse(
+        self,
+        points: Real[np.ndarray, "points coordinates"],
+        is_outside: Bool[np.ndarray, " points"],
+        advice: str = "pass extrapolate=True (--extrapolate on the command line)",
+    ) -> None:
+        """Raise a `DataError` that names count, first point and domain if a point is outside."""
+        if not is_outside.any():
+            return
+        first = int(np.argmax(is_outside))
+        place = ", ".join(f"{x:.6g}" for x in points[first])
+        raise DataError(
+            f"points: {is_outside.sum():,} of {len(points):,} lie outside the training domain; the first is "
+            f"points[{first}] = ({place}); the domain is {self.in_words()}; to predict there all the same, "
+            f"without intervals, {advice}"
+        )
+
+    def in_words(self) -> str:
+        """The domain as part of a sentence."""
+        if (box := self._box) is None:
+            return "not known"
+        names = self.coordinate_names or tuple(f"coordinate {i}" for i in range(box.shape[1]))
+        ranges = ", ".join(f"{name} from {a:.6g} to {b:.6g}" for name, a, b in zip(names, *box, strict=True))
+        if self._elements is not None:
+            assert self.triangles is not None
+            return f"{len(self.triangles):,} triangles ({ranges}) with a margin of one cell"
+        return f"{ranges} with a margin of one cell ({', '.join(f'{width:.3g}' for width in self.margin)})"
+
+    @ft.cached_property
+    def margin(self) -> Float[np.ndarray, " coordinates"]:
+        """The width of a cell along every coordinate, for the box."""
+        box, points = self._box, self.points
+        assert box is not None
+        rounding = _ROUNDING * np.maximum(np.abs(box).max(axis=0), np.ptp(box, axis=0))
+        if points is None or len(points) < 2:
+            return rounding
+        if is_grid(points):
+            widths = [np.median(np.diff(axis)) if len(axis) > 1 else 0.0 for axis in grid_axes(points)]
+            return np.maximum(widths, rounding)
+        size = np.where(np.ptp(points, axis=0) > 0, np.ptp(points, axis=0), 1.0)
+        scaled = points / size
+        some = scaled[:: max(1, len(scaled) // _MOST_NEIGHBOURS)]
+        distances = np.asarray(KDTree(scaled).query(some, k=2)[0])[:, 1]
+        return np.maximum(np.median(distances) * size, rounding)
+
+    def box_with_margin(self, periods: Sequence[float] = ()) -> Float[np.ndarray, "2 coordinates"] | None:
+        """Lower and upper ends, infinite along periodic coordinates; None if they are not known."""
+        if (box := self._box) is None:
+            return None
+        margin = np.where(np.asarray(periods) > 0, np.inf, self.margin) if any(periods) else self.margin
+        return box + np.stack([-margin, margin])
+
+    @ft.cached_property
+    def _box(self) -> Float[np.ndarray, "2 coordinates"] | None:
+        if self.point_ranges is not None or self.points is None:
+            return self.point_ranges
+        return np.stack([self.points.min(axis=0), self.points.max(axis=0)])
+
+    @ft.cached_property
+    def _elements(self) -> "_Elements | None":
+        """The triangles, if they join all points."""
+        points, triangles = self.points, self.triangles
+        if points is None or triangles is None or not covers(triangles, points, (0.0,) * points.shape[1]):
+            return None
+        return _Elements(points, triangles)
+
+
+class _Elements:
+    """Triangles or tetrahedra, and the size of the cells around each corner."""
+
+    def __init__(self, points: Float[np.ndarray, "points coordinates"], triangles: Int[np.ndarray, "triangles _"]):
+        self._search = SimplexSearch(points, triangles)
+        # In units of the mean edge along each axis, which may be in kilometres or in millimetres.
+        self._size = self._search.size
+        places = points / self._size
+        self._tree = KDTree(places)
+        self._reach = np.zeros(len(points))
+        for shift in range(1, triangles.shape[1]):
+            other = np.roll(triangles, shift, axis=1)
+            np.maximum.at(self._reach, triangles, np.linalg.norm(places[triangles] - places[other], axis=2))
+
+    def reaches(self, points: Real[np.ndarray, "new coordinates"]) -> Bool[np.ndarray, " new"]:
+        """Whether each point is in an element, or no further from a corner than the longest edge there."""
+        is_near = self._search.contains(points)
+        rest = points[~is_near]
+        distances, nearest = self._tree.query(rest / self._size)
+        is_near[~is_near] = np.asarray(distances) <= self._reach[nearest] * (1 + _ROUNDING)
+        return is_near
+
+
+def _in_one_period(points: np.ndarray, box: np.ndarray, periods: Sequence[float]) -> np.ndarray:
+    """The points shifted by whole periods to the one around the middle of the box."""
+    if not any(periods):
+        return points
+    period, middle = np.asarray(periods, float), box.mean(axis=0)
+    turns = np.round((points - middle) / np.where(period > 0, period, 1.0))
+    return points - np.where(period > 0, turns * period, 0.0)
 
 
 def _content_of(value: Any) -> Hashable:

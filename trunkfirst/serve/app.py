@@ -24,11 +24,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import TrunkfirstError
+from ..errors import DataError, TrunkfirstError
 from ..exporters.explorer import explorer_page
 from .openapi import openapi
 from .predictor import Predictor
-from .requests import JSON, NPZ, Limits, Refused, json_of, read_request, write_answer
+from .requests import JSON, NPZ, OUTSIDE, Limits, Refused, json_of, read_request, write_answer
 
 _LOOPBACK_NAMES = (b"localhost", b"127.0.0.1", b"[::1]")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -152,8 +152,11 @@ class _Endpoints:
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
     def _answer(self, body: bytes, kind: str) -> tuple[bytes, int]:
-        inputs, points = read_request(body, kind, self._predictor.shapes, self._limits)
-        prediction = self._predictor(inputs, points)
+        asked = read_request(body, kind, self._predictor.shapes, self._limits)
+        try:
+            prediction = self._predictor(asked.inputs, asked.points, extrapolate=asked.extrapolate)
+        except DataError as error:
+            raise Refused(422, str(error), code=OUTSIDE) from error
         samples, count = prediction.outputs.shape[:2]
         return write_answer(prediction, kind), samples * count
 
@@ -213,13 +216,16 @@ def _explorer(folder: Path) -> bytes:
 # -- errors, as JSON
 
 
-def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(json.dumps({"error": message}), status, headers, media_type=JSON)
+def _error(
+    status: int, message: str, headers: dict[str, str] | None = None, *, code: str | None = None
+) -> Response:
+    content = {"error": message} | ({} if code is None else {"code": code})
+    return Response(json.dumps(content), status, headers, media_type=JSON)
 
 
 async def _on_refused(request: Request, error: Refused) -> Response:
     del request
-    return _error(error.status, str(error), error.headers)
+    return _error(error.status, str(error), error.headers, code=error.code)
 
 
 async def _on_http_error(request: Request, error: HTTPException) -> Response:

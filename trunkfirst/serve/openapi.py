@@ -3,12 +3,12 @@
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, create_model
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from .._version import __version__
 from .predictor import LEVEL, Shapes
-from .requests import JSON, NPZ, Limits
+from .requests import JSON, NPZ, OUTSIDE, Limits
 
 _HEAD = {
     "openapi": "3.1.0",
@@ -79,6 +79,9 @@ def _models(shapes: Shapes, limits: Limits) -> tuple[type[BaseModel], ...]:
 
     channels = Field(min_length=shapes.channels, max_length=shapes.channels)
     field = list[float] if shapes.channels is None else list[Annotated[list[float], channels]]
+    # null outside the training domain
+    number = float | None
+    widths = list[number] if shapes.channels is None else list[Annotated[list[number], channels]]
     axes = "(samples, points)" if shapes.channels is None else "(samples, points, channels)"
     # Aliases, because the names of input functions need not be Python identifiers.
     by_name = {f"input_{k}": (table(n), Field(alias=name)) for k, (name, n) in enumerate(shapes.inputs.items())}
@@ -87,6 +90,10 @@ def _models(shapes: Shapes, limits: Limits) -> tuple[type[BaseModel], ...]:
             "Request",
             inputs=(table(shapes.sensors) | model("InputsByName", **by_name), ...),
             points=(table(shapes.coordinates), optional("By default the training points.")),
+            extrapolate=(
+                StrictBool,
+                Field(default=False, description="Answer at points outside the training domain, too."),
+            ),
         ),
         model(
             "Answer",
@@ -96,12 +103,16 @@ def _models(shapes: Shapes, limits: Limits) -> tuple[type[BaseModel], ...]:
                 optional("Whether an input is unlike those of training. Absent if unknown."),
             ),
             familiar=(list[bool], optional("The opposite of is_outlier.", deprecated=True)),
+            is_extrapolated=(
+                list[bool],
+                optional("Whether a point lies outside the training domain. Absent if none does."),
+            ),
             interval=(
-                model("Interval", level=(float, ...), half_width=(field, ...)),
+                model("Interval", level=(float, ...), half_width=(widths, ...)),
                 optional(f"Outputs ± half_width contain the truth with probability {LEVEL}."),
             ),
         ),
         model("Points", points=(list[list[float]], ...)),
         model("Health", status=(str, ...)),
-        model("Error", error=(str, ...)),
+        model("Error", error=(str, ...), code=(str, optional(f"{OUTSIDE}: points outside the domain."))),
     )

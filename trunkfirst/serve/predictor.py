@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from ..exporters.jaxpr import trace
 from ..files.integrity import verify_run
-from ..networks.operator import load
+from ..networks.operator import load, with_training_points
 from ..training_summary import read_summary
 
 LEVEL = 0.9
@@ -39,11 +39,14 @@ class Shapes:
 
 @dc.dataclass(frozen=True, eq=False)
 class Prediction:
-    """Outputs; which inputs are outliers; half the width of the intervals. None if not known."""
+    """Outputs; which inputs are outliers and which points are outside the training domain; half the width of the
+    intervals, NaN at such points. None if not known.
+    """
 
     outputs: Float[np.ndarray, "samples points ..."]
     is_outlier: Bool[np.ndarray, " samples"] | None
     half_width: Float[np.ndarray, "points ..."] | None
+    is_extrapolated: Bool[np.ndarray, " points"]
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -53,6 +56,7 @@ class _Places:
     points: Float[np.ndarray, "points coordinates"]
     basis: Float[np.ndarray, "points rank"]
     half_width: Float[np.ndarray, "points ..."] | None
+    is_outside: Bool[np.ndarray, " points"]
 
 
 class Predictor:
@@ -60,7 +64,9 @@ class Predictor:
 
     def __init__(self, folder: Path):
         verify_run(folder)
-        self._memory, self._graph = read_summary(folder), trace(load(folder))
+        self._memory = read_summary(folder)
+        self._operator = with_training_points(load(folder), self._memory.points)
+        self._graph = trace(self._operator)
         self._training = self._places(self._memory.points)
         graph = self._graph
         known = {name: len(sensors) for name, sensors in self._memory.sensors.items()}
@@ -78,21 +84,32 @@ class Predictor:
         self,
         inputs: Float[np.ndarray, "samples sensors"],
         points: Float[np.ndarray, "points coordinates"] | None = None,
+        *,
+        extrapolate: bool = False,
     ) -> Prediction:
-        """Outputs of `inputs` at `points`, by default the training points; not finite outside of its domain."""
+        """Outputs of `inputs` at `points`, by default the training points; not finite where a logarithm has none.
+
+        Raises a `DataError` for points outside the training domain, unless `extrapolate`.
+        """
+        if points is not None and not extrapolate:
+            domain = self._operator.domain
+            assert domain is not None
+            domain.refuse(points, self._operator.is_outside(points), 'send "extrapolate": true')
         places = self._training if points is None else self._places(points)
         with np.errstate(all="ignore"):
             outputs = np.concatenate([self._fields(block, places) for block in _blocks(inputs, _SAMPLES)])
-        return Prediction(outputs, self._is_outlier(inputs), places.half_width)
+        return Prediction(outputs, self._is_outlier(inputs), places.half_width, places.is_outside)
 
     def _places(self, points: Float[np.ndarray, "points coordinates"]) -> _Places:
         with np.errstate(all="ignore"):
             basis = [self._graph.basis.evaluate(self._values(points=block)) for block in _blocks(points, _POINTS)]
-        known = self._memory.intervals
+        known, is_outside = self._memory.intervals, self._operator.is_outside(points)
         half_width = None if known is None else known.half_width(np.clip(points, -_FAR, _FAR), LEVEL)
         # Infinite if there were too few samples to calibrate it.
         is_known = half_width is not None and bool(np.isfinite(half_width).all())
-        return _Places(points, np.concatenate(basis), half_width if is_known else None)
+        if half_width is not None:
+            half_width[is_outside] = np.nan
+        return _Places(points, np.concatenate(basis), half_width if is_known else None, is_outside)
 
     def _fields(self, inputs: Float[np.ndarray, "samples sensors"], places: _Places) -> np.ndarray:
         coefficients = self._graph.coefficients.evaluate(self._values(inputs=inputs))
@@ -105,7 +122,7 @@ class Predictor:
 
     def _is_outlier(self, inputs: Float[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"] | None:
         known = self._memory.novelty
-        return None if known is None else known.is_outlier(np.clip(inputs, -_FAR, _FAR))
+        return None if known is None else known.is_outlier(inputs)
 
 
 def _blocks(rows: np.ndarray, size: int) -> list[np.ndarray]:

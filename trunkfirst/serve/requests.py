@@ -15,6 +15,8 @@ from ..files.npz import read_npz
 from .predictor import LEVEL, Prediction, Shapes
 
 JSON, NPZ = "application/json", "application/x-npz"
+OUTSIDE = "outside_domain"
+"""The code of an error: points outside the training domain."""
 _DEEPEST = 64
 _BLOCK = 4096  # numbers formatted at once: a server with one core answers other requests in between
 _Arrays = dict[str, np.ndarray]
@@ -48,16 +50,25 @@ class Limits:
 class Refused(Exception):  # noqa: N818  (it is an answer, not a fault)
     """A request that is answered with this status and message."""
 
-    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None):
+    def __init__(
+        self, status: int, message: str, headers: dict[str, str] | None = None, *, code: str | None = None
+    ):
         super().__init__(message)
-        self.status, self.headers = status, headers or {}
+        self.status, self.headers, self.code = status, headers or {}, code
 
 
-def read_request(
-    body: bytes, kind: str, shapes: Shapes, limits: Limits
-) -> tuple[Float[np.ndarray, "samples sensors"], Float[np.ndarray, "points coordinates"] | None]:
-    """Inputs (samples, sensors), and points or None. Raises `Refused` for what does not fit the operator."""
-    found = _from_json(body) if kind == JSON else _from_npz(body)
+@dc.dataclass(frozen=True, eq=False)
+class Asked:
+    """A request: `points` are None for those of training."""
+
+    inputs: Float[np.ndarray, "samples sensors"]
+    points: Float[np.ndarray, "points coordinates"] | None
+    extrapolate: bool
+
+
+def read_request(body: bytes, kind: str, shapes: Shapes, limits: Limits) -> Asked:
+    """What is asked. Raises `Refused` for what does not fit the operator."""
+    found, extrapolate = _from_json(body) if kind == JSON else _from_npz(body)
     points = found.pop("points", None)
     if not found:
         raise Refused(422, f"inputs are missing; expected {_expected(shapes)}")
@@ -70,11 +81,11 @@ def read_request(
         raise Refused(422, f"{count:,} numbers are asked for; at most {limits.numbers:,} in one request")
     inputs = _joined({name: _numbers(name, array) for name, array in found.items()}, shapes)
     if points is None:
-        return inputs, None
+        return Asked(inputs, None, extrapolate)
     points = _numbers("points", points)
     if points.shape[1] != shapes.coordinates:
         raise Refused(422, f"points: expected shape (any, {shapes.coordinates}), got {points.shape}")
-    return inputs, points
+    return Asked(inputs, points, extrapolate)
 
 
 def _expected(shapes: Shapes) -> str:
@@ -86,17 +97,20 @@ def _expected(shapes: Shapes) -> str:
 # -- JSON
 
 
-def _from_json(body: bytes) -> _Arrays:
-    """The arrays as an npz file would name them, "inputs" or "inputs.NAME"."""
+def _from_json(body: bytes) -> tuple[_Arrays, bool]:
+    """The arrays as an npz file would name them, "inputs" or "inputs.NAME", and whether to extrapolate."""
     value = _parse(body)
     if not isinstance(value, dict):
         raise Refused(422, 'expected an object like {"inputs": [[...]], "points": [[...]]}')
-    if unknown := value.keys() - {"inputs", "points"}:
-        raise Refused(422, f"unknown key {_word(min(unknown))}; expected inputs and points")
+    if unknown := value.keys() - {"inputs", "points", "extrapolate"}:
+        raise Refused(422, f"unknown key {_word(min(unknown))}; expected inputs, points and extrapolate")
+    extrapolate = value.pop("extrapolate", False)
+    if not isinstance(extrapolate, bool):
+        raise Refused(422, "extrapolate: expected true or false")
     inputs = value.pop("inputs", {})
     named = {f"inputs.{name}": rows for name, rows in inputs.items()} if isinstance(inputs, dict) else None
     tables = ({"inputs": inputs} if named is None else named) | value
-    return {name: _table(name, rows) for name, rows in tables.items()}
+    return {name: _table(name, rows) for name, rows in tables.items()}, extrapolate
 
 
 def _parse(body: bytes) -> Any:
@@ -144,7 +158,7 @@ def _two_lengths(rows: list[list[Any]]) -> str:
 # -- npz
 
 
-def _from_npz(body: bytes) -> _Arrays:
+def _from_npz(body: bytes) -> tuple[_Arrays, bool]:
     """Through a temporary file, because the safe reader reads files; it is no larger than the body."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "body.npz"
@@ -153,13 +167,16 @@ def _from_npz(body: bytes) -> _Arrays:
             found = read_npz(path)
         except CorruptFileError as error:
             raise Refused(400, str(error).replace(str(path), "the body").replace(folder, "")) from error
+    extrapolate = found.pop("extrapolate", np.asarray(False))
+    if extrapolate.dtype != bool or extrapolate.size != 1:
+        raise Refused(422, "extrapolate: expected one boolean")
     unknown = [n for n in found if n not in ("inputs", "points") and not n.startswith("inputs.")]
     if unknown:
         raise Refused(422, f"unknown array {_word(min(unknown))}; expected inputs or inputs.NAME, and points")
     for name, array in found.items():
         if array.ndim != 2:
             raise Refused(422, f"{_word(name)}: expected 2 axes (one row each), got shape {array.shape}")
-    return found
+    return found, bool(extrapolate.item())
 
 
 # -- both
@@ -221,7 +238,9 @@ def _to_json(prediction: Prediction) -> bytes:
     parts = {"outputs": json_of(prediction.outputs)}
     parts |= {name: json.dumps(array.tolist()) for name, array in _outliers(prediction).items()}
     if prediction.half_width is not None:
-        parts["interval"] = f'{{"level": {LEVEL}, "half_width": {json_of(prediction.half_width)}}}'
+        # JSON has no NaN, which stands for no interval
+        half_width = json_of(prediction.half_width).replace("NaN", "null")
+        parts["interval"] = f'{{"level": {LEVEL}, "half_width": {half_width}}}'
     return ("{" + ", ".join(f'"{name}": {text}' for name, text in parts.items()) + "}").encode()
 
 
@@ -246,5 +265,6 @@ def _to_npz(prediction: Prediction) -> bytes:
 
 def _outliers(prediction: Prediction) -> _Arrays:
     """`familiar` is the old key, kept through 0.2."""
-    known = prediction.is_outlier
-    return {} if known is None else {"is_outlier": known, "familiar": ~known}
+    known, is_extrapolated = prediction.is_outlier, prediction.is_extrapolated
+    found: _Arrays = {} if known is None else {"is_outlier": known, "familiar": ~known}
+    return found | ({"is_extrapolated": is_extrapolated} if is_extrapolated.any() else {})
