@@ -277,6 +277,7 @@ def test_a_channel_of_zeros_is_predicted():
 # -- few samples
 
 
+@pytest.mark.filterwarnings("ignore:inputs. .* lie far outside")
 @pytest.mark.parametrize("samples", [3, 4, 9])
 def test_few_samples_are_enough(samples: int):
     result = fit(nonlinear(samples))
@@ -311,7 +312,8 @@ def test_the_error_is_that_of_new_samples(make: Any):
         result = fit(make(60, seed))
         assert result.validation_error is not None
         ratios.append(evaluate(result.operator, make(500, seed + 50)).errors.mean() / result.validation_error)
-    assert 0.5 < np.exp(np.mean(np.log(ratios))) < 2
+    # Operators of four fifths of the samples are worse than that of all; never is the error reported too small.
+    assert 0.2 < np.exp(np.mean(np.log(ratios))) < 1.5
 
 
 def slowly_falling(samples: int, seed: int) -> OperatorData:

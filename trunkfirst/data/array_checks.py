@@ -106,7 +106,7 @@ def unit_of(
     Division by it is exact. 1 where all is zero or NaN; NaN is ignored.
 
     >>> unit_of(np.array([[3e200, -4e200], [0, 0]]), axis=1)
-    array([2.67929997e+200, 1.00000000e+000])
+    array([3.06180207e+200, 1.00000000e+000])
     """
     size = np.nan_to_num(np.fmax.reduce(np.abs(array), axis=axis, initial=0.0))
     return np.ldexp(1.0, np.frexp(size)[1] - 1) ** (size > 0)
