@@ -1,9 +1,10 @@
-"""Data sets that nothing is tuned to.
+"""Data sets for comparisons.
 
     python benchmarks/strangers.py --out FOLDER
 
 writes NAME_train.npz and NAME_test.npz for `trunkfirst fit` and `trunkfirst predict`. The three made here were
-fixed, with their seeds, before any method was tried on them:
+fixed, with their seeds, before any method was tried on them. Of the others, test errors of backstep and
+discontinuous-conductivity were looked at while the kernels were changed:
 
 linear_periodic   a random periodic function at 128 sensors -> its advection and diffusion, 64 x 32 points (x, t)
 many_parameters   ten parameters of a tubular reactor -> concentration of the product along it, 100 points
