@@ -103,6 +103,10 @@ class CandidateSettings:
         return cls(*texts, decay=number_at(entry, "decay") or 0.0, is_trained=is_trained)
 
 
+BASELINES = {"pca-ridge": "PCA + ridge", "pca-kernel-ridge": "PCA + kernel ridge"}
+"""The kinds of baselines, and what people call them."""
+
+
 @dc.dataclass(frozen=True)
 class Baseline:
     """A simple method on the same samples left out: `pca-ridge` or `pca-kernel-ridge`."""

@@ -33,7 +33,7 @@ from .method import AbstractMethod
 from .modes import ModesTrunk, principal_modes
 from .network_trunk import NetworkTrunk
 from .progress import Reporter
-from .records import Baseline, CandidateSettings, Choice
+from .records import BASELINES, Baseline, CandidateSettings, Choice
 from .regressors.base import AbstractRegressor
 from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
@@ -59,7 +59,7 @@ _TRUNK_LIMITS = 0.5
 _MODES_SHARE = 0.02
 # An operator is handed over again if it is this much better.
 _CLEARLY = 0.9
-RIDGE, KERNEL_RIDGE = "PCA + ridge", "PCA + kernel ridge"
+RIDGE, KERNEL_RIDGE = BASELINES.values()
 
 Trials: TypeAlias = Folds | TrainedTrunk
 
@@ -368,7 +368,7 @@ class Search:
         error = self._errors.validation_error(name, list(self._tried)) if self._measured else None
         baseline = [
             Baseline(kind, self._mean(key), self._seconds[key])
-            for key, kind in ((RIDGE, "pca-ridge"), (KERNEL_RIDGE, "pca-kernel-ridge"))
+            for kind, key in BASELINES.items()
             if key in self._errors.errors
         ]
         means = {each: self._mean(each) for each in self._errors.errors}

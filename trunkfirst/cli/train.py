@@ -259,11 +259,13 @@ def _show_run(outcome: "Outcome", json: bool, quiet: bool) -> int:
 
 def _validation_lines(metrics: dict[str, Any]) -> list[str]:
     """The error on samples that were left out, with the baselines."""
+    from ..records import BASELINES
+
     error = (metrics.get("validation") or {}).get("mean_relative_l2")
     if error is None:
         return []
-    names = {"pca-ridge": "PCA + ridge", "pca-kernel-ridge": "PCA + kernel ridge"}
-    known = [f"{names[each['kind']]} {number(each['mean_relative_l2'])}" for each in metrics.get("baseline") or []]
+    baselines = metrics.get("baseline") or []
+    known = [f"{BASELINES[each['kind']]} {number(each['mean_relative_l2'])}" for each in baselines]
     return [f"validation error {number(error)}" + (f" ({', '.join(known)})" if known else "")]
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..records import CandidateSettings, Choice, Claim, mapping_at
+from ..records import BASELINES, CandidateSettings, Choice, Claim, mapping_at
 from .figures import method_label
 from .run_files import Experiment, Run
 
@@ -15,7 +15,6 @@ MISSING = "\u2013"  # an en dash
 NO_TRUNK = "no trunk, Matern kernel ridge"
 LIMITED_BY_NETWORK = "limited by the network"
 # Simple methods on the samples left out, by their kind in metrics.json.
-BASELINES = {"pca-ridge": "PCA + ridge", "pca-kernel-ridge": "PCA + kernel ridge"}
 
 Path = tuple[str, ...]
 TEST: Path = ("test", "mean_relative_l2")
