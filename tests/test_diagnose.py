@@ -64,7 +64,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         coordinates=Coordinates(rescale=False),
         weights="none",
     )
-    operator = fit_branch(prepared.all_but_test, method, known_trunk(functions=8), key=0).operator
+    operator = fit_branch(prepared.train, method, known_trunk(functions=8), key=0).operator
     save(operator, folder / "run" / "model")
     write_text(folder / "run" / "config.toml", to_toml(config))
     samples = {"train": 32, "validation": 4, "test": 4}

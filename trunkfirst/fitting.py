@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .auto import choose, with_trunk
+from .auto import choose
 from .checkpoints import is_keeping_checkpoints
 from .clock import Clock
 from .data.operator_data import OperatorData
@@ -34,10 +34,7 @@ from .monolithic import Monolithic
 from .progress import Reporter, Silent
 from .run_data import RunData
 from .search import Chosen
-from .sizing import within_minutes
 from .training_summary import TrainingSummary, summarise, training_domain
-from .trunks import AutoTrunk
-from .two_step import TwoStep
 
 # Beyond this condition number, single precision leaves a projected gradient fewer than three digits.
 _MAX_CONDITION_SINGLE = 1e4
@@ -117,7 +114,7 @@ def train(
     status: Status | None = None
     if chosen is None:
         try:
-            chosen = resolve(
+            chosen = choose(
                 method, data, seed=seed, clock=clock, reporter=reporter, measured=measured, on_better=on_better
             )
         except KeyboardInterrupt:
@@ -143,7 +140,7 @@ def _finish(
     trunk_result: TrunkResult | None = None,
 ) -> FitResult:
     """Train what was chosen on all samples but those held back, and evaluate it on the test samples."""
-    samples = data.for_training
+    samples = data.train
     trained = fit_method(
         data.whole or samples, final, key=seed, trunk_result=trunk_result, on_step=reporter.on_step, throw=throw
     )
@@ -157,42 +154,13 @@ def _finish(
     return FitResult(
         **{field.name: getattr(trained, field.name) for field in dc.fields(trained)},
         method=chosen.method,
-        chosen=chosen,
+        chosen=dc.replace(chosen, held_out=None),  # which holds all samples of the search
         samples=data.counts,
         evaluation=None if data.test is None else _evaluated(trained, samples, data.test, chosen),
         validation_error=_validation_error(data, trained, chosen),
         training=summary,
         warnings=remarks,
         seconds=time.perf_counter() - start,
-    )
-
-
-def resolve(
-    method: AbstractMethod,
-    data: RunData,
-    *,
-    seed: int,
-    clock: Clock | None = None,
-    reporter: Reporter | None = None,
-    measured: bool = True,
-    on_better: Callable[[Chosen], None] | None = None,
-) -> Chosen:
-    """The method with sizes, iterations and choices filled in; test samples are never looked at."""
-    samples, clock = data.for_training, clock or Clock()
-    is_trunk_open = isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk)
-    method = with_trunk(method, samples)
-    if clock.minutes is not None:
-        # A network trunk is trained once to choose and measure, and once more on all samples.
-        method = within_minutes(method, samples, clock.minutes / (2 if measured else 1))
-    return choose(
-        method,
-        data,
-        seed=seed,
-        clock=clock,
-        reporter=reporter,
-        measured=measured,
-        is_trunk_open=is_trunk_open,
-        on_better=on_better,
     )
 
 
@@ -237,7 +205,7 @@ def _evaluated(trained: Trained, train_data: AnyData, test: AnyData, chosen: Cho
 
 def _validation_error(data: RunData, trained: Trained, chosen: Chosen) -> float | None:
     """The operator's own on samples that were held back, else that of operators fitted without a part of them."""
-    if data.holds_validation and len(data.split.validation):
+    if data.validation is not None:
         return float(evaluate(trained.operator, data.validation).errors.mean())
     return chosen.validation_error
 

@@ -164,8 +164,8 @@ class _Run:
         split = self.prepared.split
         max_samples = max(1, _MAX_FLOATS // (points * self.data.channels))
         test = split.test[:: math.ceil(len(split.test) / max_samples)]
-        training = split.train if self.prepared.holds_validation else np.union1d(split.train, split.validation)
-        return _Rows(test, training, training[nearest_samples(self.data.take(test), self.data.take(training))])
+        nearest = nearest_samples(self.data.take(test), self.data.take(split.train))
+        return _Rows(test, split.train, split.train[nearest])
 
     def case(self, rows: _Rows, finer: OperatorData, places: Rows, finer_training: Rows, where: str) -> Case:
         """`places` holds the row in `finer` of every sample of the run, -1 for none."""
