@@ -104,12 +104,14 @@ def train(
     check_data_memory(data)
     finish = ft.partial(_finish, data=data, seed=seed, reporter=reporter, start=start, throw=throw)
     handed_over: list[Chosen] = []
+    fitted: list[FitResult] = []
 
     def on_better(found: Chosen) -> None:
         handed_over.append(found)
         # A network as trunk is trained once, in the end.
         if on_operator is not None and isinstance(getattr(found.method, "trunk", None), ModesTrunk):
-            on_operator(finish(found, found.method, intervals=False))
+            fitted[:] = [finish(found, found.method, intervals=False)]
+            on_operator(fitted[0])
 
     status: Status | None = None
     if chosen is None:
@@ -123,7 +125,8 @@ def train(
             warnings.warn("interrupted: this is the best operator found so far", UserWarning, stacklevel=3)
             chosen, status = handed_over[-1], "interrupted"
     final = chosen.method if on_chosen is None else on_chosen(chosen)
-    result = finish(chosen, final, intervals=intervals, trunk_result=trunk_result)
+    same = fitted[0] if fitted and fitted[0].method == final and trunk_result is None else None
+    result = finish(chosen, final, intervals=intervals, trunk_result=trunk_result, trained=same)
     return result if status is None else dc.replace(result, status=status)
 
 
@@ -138,10 +141,11 @@ def _finish(
     throw: bool,
     intervals: bool,
     trunk_result: TrunkResult | None = None,
+    trained: Trained | None = None,
 ) -> FitResult:
-    """Train what was chosen on all samples but those held back, and evaluate it on the test samples."""
+    """Train what was chosen on all samples but those held back, unless it is trained, and evaluate it."""
     samples = data.train
-    trained = fit_method(
+    trained = trained or fit_method(
         data.whole or samples, final, key=seed, trunk_result=trunk_result, on_step=reporter.on_step, throw=throw
     )
     remarks = precision_warnings(chosen.method, trained, samples)
@@ -152,7 +156,7 @@ def _finish(
     operator = dc.replace(trained.operator, domain=training_domain(samples, summary))
     trained = dc.replace(trained, operator=operator)
     return FitResult(
-        **{field.name: getattr(trained, field.name) for field in dc.fields(trained)},
+        **{field.name: getattr(trained, field.name) for field in dc.fields(Trained)},
         method=chosen.method,
         chosen=dc.replace(chosen, held_out=None),  # which holds all samples of the search
         samples=data.counts,
