@@ -293,14 +293,13 @@ def with_better(state: State) -> State:
     is_better = state.value < state.best_value
     return dc.replace(
         state,
-        best_parameters=keep_better(is_better, state.parameters, state.best_parameters),
+        best_parameters=jax.tree.map(
+            lambda new, old: jnp.where(is_better, new, old) if eqx.is_array(new) else new,
+            state.parameters,
+            state.best_parameters,
+        ),
         best_value=jnp.where(is_better, state.value, state.best_value),
     )
-
-
-def keep_better(is_better: Array, new: Parameters, old: Parameters) -> Parameters:
-    """`new` where `is_better`, else `old`, leaf by leaf."""
-    return jax.tree.map(lambda a, b: jnp.where(is_better, a, b) if eqx.is_array(a) else a, new, old)
 
 
 class _Checkpoint:
