@@ -25,7 +25,6 @@ from trunkfirst.encoders import (
     LinearProjection,
     Parallel,
     Powers,
-    QuadratureProjection,
     Standardise,
 )
 from trunkfirst.networks.branches import (
@@ -173,14 +172,14 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "convolution 3d": lambda: convolution(2, 3, 2, channels=(3,)),
     "standardise": lambda: make(STANDARD),
     "one sensor": lambda: make(
-        Chain((QuadratureProjection(normal(12, 1)), Standardise(normal(1), positive(1)))), features=1
+        Chain((LinearProjection(normal(12, 1)), Standardise(normal(1), positive(1)))), features=1
     ),
     "all positive": lambda: make(
-        Parallel((Elementwise(jnp.ones(1, bool), "log"), LinearProjection(normal(11), normal(11, 3))), (1, 11)),
+        Parallel((Elementwise(jnp.ones(1, bool), "log"), LinearProjection(normal(11, 3), normal(11))), (1, 11)),
         features=4,
     ),
-    "coordinates": lambda: make(LinearProjection(normal(12), normal(12, 3, seed=1)), features=3),
-    "chain": lambda: make(Chain((STANDARD, QuadratureProjection(normal(12, 3)))), features=3),
+    "coordinates": lambda: make(LinearProjection(normal(12, 3, seed=1), normal(12)), features=3),
+    "chain": lambda: make(Chain((STANDARD, LinearProjection(normal(12, 3)))), features=3),
     "periodic": lambda: make(points=Periodic((0.0, 1.5))),
     "fourier": lambda: make(points=FourierFeatures(normal(4, 2))),
     "points chain": lambda: make(points=Chain((Standardise(normal(2), positive(2)), Periodic((2.0, 0.0))))),

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from .losses import Batches as Batches
     from .minimisers.adam import Adam as Adam
     from .minimisers.lbfgs import LBFGS as LBFGS
-    from .minimisers.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
     from .minimisers.loop import Stopping as Stopping
     from .modes import ModesTrunk as ModesTrunk
     from .monolithic import (
@@ -111,7 +110,6 @@ _MODULES = {
     "losses": "Batches",
     "minimisers.adam": "Adam",
     "minimisers.lbfgs": "LBFGS",
-    "minimisers.levenberg_marquardt": "LevenbergMarquardt",
     "minimisers.loop": "Stopping",
     "modes": "ModesTrunk",
     "monolithic": "Monolithic MonolithicProjected",

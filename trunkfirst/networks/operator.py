@@ -22,7 +22,6 @@ from ..encoders import (
     LinearProjection,
     Parallel,
     Powers,
-    QuadratureProjection,
     Standardise,
     in_words,
 )
@@ -52,14 +51,14 @@ Fields: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples point
 
 # The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
 _BLOCK_NUMBERS = 2**24
-# The classes that a model file may name, with two names of version 0.1.
+# The classes that a model file may name; "Coordinates" and "Coefficients" were their names in version 0.1.
 _NETWORKS = (Trunk, Modes, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
 _FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
-_ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, QuadratureProjection, Chain, Parallel)
+_ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, Chain, Parallel)
 _INTERPOLATIONS = (GridSpline, SimplexInterpolation, FlatInterpolation, RadialInterpolation)
 _OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, *_INTERPOLATIONS)
 PARTS: dict[str, type] = {part.__name__: part for part in (*_NETWORKS, *_FEATURES, *_ENCODERS, *_OTHERS)}
-PARTS |= {"Coordinates": LinearProjection, "Coefficients": QuadratureProjection}
+PARTS |= dict.fromkeys(("Coordinates", "Coefficients", "QuadratureProjection"), LinearProjection)
 
 
 @dc.dataclass(frozen=True, eq=False)

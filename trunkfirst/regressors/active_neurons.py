@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from ..checkpoints import Snapshot, checkpointed_step
 from ..linear.blocked_qr import one_blas_thread
 from ..linear.low_rank import principal_directions
-from ..minimisers.loop import OnStep, Status
+from ..minimisers.loop import Status
 from ..networks.layers import Perceptron
 from ..records import LogEntry
 from ..settings import Field, kind_field, record
@@ -45,10 +45,8 @@ _SWEEP_PAIRS = 4
 _PATIENCE = {"exchange": 10, "sweep": 1}
 # Share of the loss below which a gain is ignored.
 _MIN_GAIN = 1e-6
-
-
-# Branches shown to `on_branch`: with thousands of sensors each takes megabytes.
-_MAX_SHOWN = 50
+# Iterations shown to `on_branch`: with thousands of sensors each branch takes megabytes.
+_MAX_KEPT = 50
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -59,82 +57,40 @@ class NeuronState:
     fit: OutputFit
 
 
-class NeuronSearch:
-    """The search and its log; `state_of` solves for the output layer, `branch_of` makes the network."""
+@dc.dataclass(eq=False)
+class SearchProgress:
+    """The search between two iterations: what a checkpoint holds."""
 
-    def __init__(
-        self,
-        iterations: int,
-        rng: np.random.Generator,
-        state_of: Callable[[Neurons], NeuronState],
-        branch_of: Callable[[NeuronState], Perceptron],
-        loss_unit: float,
-        *,
-        on_step: OnStep | None,
-        on_branch: OnBranch | None,
-    ):
-        self.iterations, self.rng, self.loss_unit = iterations, rng, loss_unit
-        self._state_of, self._branch_of = state_of, branch_of
-        self._on_step, self._on_branch = on_step, on_branch
-        self._shown: dict[int, Neurons] = {}
-        self._begin = time.perf_counter()
-        self.state: NeuronState
-        self.idle = 0
-        """Iterations since the last change."""
-        self.history: list[LogEntry] = []
-
-    @property
-    def branch(self) -> Perceptron:
-        """The network as it is now."""
-        return self._branch_of(self.state)
-
-    def start(self, neurons: Neurons) -> None:
-        """Begin with these neurons."""
-        self.state = self._state_of(neurons)
-        self._show(0, self.state)
-
-    def add(self, state: NeuronState, changed: float) -> None:
-        """An iteration, and the share of neurons that it changed."""
-        self.state, self.idle = state, 0 if changed else self.idle + 1
-        iteration, loss = len(self.history) + 1, state.fit.loss * self.loss_unit
-        seconds = time.perf_counter() - self._begin
-        self.history.append(LogEntry("branch", iteration, self.iterations, loss, loss, changed, seconds))
-        if iteration % -(-self.iterations // _MAX_SHOWN) == 0:
-            self._show(iteration, state)
-        if self._on_step is not None:
-            self._on_step(self.history[-1])
+    state: NeuronState
+    rng: np.random.Generator
+    begin: float = dc.field(default_factory=time.perf_counter)
+    idle: int = 0
+    """Iterations since the last change."""
+    history: list[LogEntry] = dc.field(default_factory=list)
+    kept: dict[int, Neurons] = dc.field(default_factory=dict)
+    """The neurons after some of the iterations, for `on_branch`."""
 
     def snapshot(self) -> Snapshot:
-        """All that is needed to continue, and to show again what was shown."""
-        kept = [*self._shown.values(), self.state.neurons]
-        arrays = {
-            "directions": np.stack([neurons.directions for neurons in kept]),
-            "biases": np.stack([neurons.biases for neurons in kept]),
-        }
+        """All that is needed to continue."""
         note = {
             "idle": self.idle,
             "random": self.rng.bit_generator.state,
-            "seconds": time.perf_counter() - self._begin,
-            "history": [dc.astuple(step) for step in self.history],
-            "shown": list(self._shown),
+            "seconds": time.perf_counter() - self.begin,
+            "history": [dc.astuple(entry) for entry in self.history],
+            "kept": list(self.kept),
         }
-        return Snapshot(arrays, note)
+        stacked = [vars(neurons) for neurons in (*self.kept.values(), self.state.neurons)]
+        return Snapshot({name: np.stack([each[name] for each in stacked]) for name in stacked[0]}, note)
 
-    def restore(self, saved: Snapshot) -> None:
+    def restore(self, saved: Snapshot, state_of: Callable[[Neurons], NeuronState]) -> None:
         """Continue from a snapshot."""
-        note, arrays = saved.note, saved.arrays
-        *shown, last = map(Neurons, arrays["directions"], arrays["biases"])
-        for iteration, neurons in zip(note["shown"], shown, strict=True):
-            self._show(iteration, self._state_of(neurons))
-        self.state, self.idle = self._state_of(last), note["idle"]
+        note = saved.note
+        *kept, last = map(Neurons, saved.arrays["directions"], saved.arrays["biases"])
+        self.kept = dict(zip(note["kept"], kept, strict=True))
+        self.state, self.idle = state_of(last), note["idle"]
         self.rng.bit_generator.state = note["random"]
         self.history = [LogEntry(*line) for line in note["history"]]
-        self._begin = time.perf_counter() - note["seconds"]
-
-    def _show(self, iteration: int, state: NeuronState) -> None:
-        if self._on_branch is not None:
-            self._shown[iteration] = state.neurons
-            self._on_branch(iteration, self._branch_of(state))
+        self.begin = time.perf_counter() - note["seconds"]
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -202,8 +158,8 @@ class ActiveNeurons(AbstractRegressor):
     `ridge` acts on columns of unit length. `positions` limits the breakpoints tried along a direction,
     `scoring_samples` the samples that candidates are scored on; the loss always looks at all of them.
     Inputs are reduced to their principal coordinates above `input_tolerance`, relative to the first: 1e-14 is
-    exact, more keeps the network from reacting to small directions. `on_branch` is called at some fifty of the
-    iterations, and with 0 for the start, with the branch they ended with.
+    exact, more keeps the network from reacting to small directions. `on_branch` is called at the end, with some
+    fifty of the iterations and the branches they ended with.
     """
 
     width: int = Field(default=100, ge=1, description="neurons")
@@ -232,40 +188,50 @@ class ActiveNeurons(AbstractRegressor):
         dtype = jnp.dtype(task.targets.dtype)
         with one_blas_thread():
             reduction, samples = reduce(*task.to_host(), tolerance=self.input_tolerance)
-            search = NeuronSearch(
-                self.iterations,
-                generator(task.key),
-                lambda neurons: NeuronState(neurons, fit_output(samples, neurons, ridge=self.ridge)),
-                lambda state: reduction.branch(state.neurons, state.fit.weights, dtype=dtype),
-                task.loss_unit / task.targets.size,
-                on_step=task.on_step,
-                on_branch=self.on_branch,
-            )
-            status = self._run(samples, search)
-        branch, history = search.branch, tuple(search.history)
+
+            def state_of(neurons: Neurons) -> NeuronState:
+                return NeuronState(neurons, fit_output(samples, neurons, ridge=self.ridge))
+
+            def branch_of(state: NeuronState) -> Perceptron:
+                return reduction.branch(state.neurons, state.fit.weights, dtype=dtype)
+
+            status, progress = self._search(samples, state_of, task)
+            branch, history = branch_of(progress.state), tuple(progress.history)
+            if self.on_branch is not None:
+                for iteration, neurons in progress.kept.items():
+                    self.on_branch(iteration, branch_of(state_of(neurons)))
         loss = float(mean_square(branch(task.inputs) - task.targets))
         seconds = history[-1].seconds if history else 0.0
         return Regression(branch, loss, status, len(history), seconds, history)
 
-    def _run(self, samples: Samples, search: NeuronSearch) -> Status:
-        place = checkpointed_step(f"active neurons, {self.iterations} iterations")
-        if place.saved is None:
-            search.start(random_neurons(samples, self.width, rng=search.rng))
-        else:
-            search.restore(place.saved)
-        try:
-            while len(search.history) < self.iterations and search.idle < _PATIENCE[self.mode]:
-                changed, state = self._iterate(samples, search.state, search.rng)
-                search.add(state, changed / self.width)
-                place.save(search.snapshot)
-        except KeyboardInterrupt:
-            if place.journal is not None:
-                place.save(search.snapshot, at_once=True)
-                raise
-            return "interrupted"
-        if not place.is_done:
-            place.finish(search.snapshot)
-        return "finished"
+    def _search(
+        self, samples: Samples, state_of: Callable[[Neurons], NeuronState], task: Task
+    ) -> tuple[Status, SearchProgress]:
+        step, rng = checkpointed_step(f"active neurons, {self.iterations} iterations"), generator(task.key)
+        progress = SearchProgress(state_of(random_neurons(samples, self.width, rng=rng)), rng)
+        if step.saved is not None:
+            progress.restore(step.saved, state_of)
+        with step.interruptible(progress.snapshot):
+            while len(progress.history) < self.iterations and progress.idle < _PATIENCE[self.mode]:
+                changed, progress.state = self._iterate(samples, progress.state, rng)
+                progress.idle = 0 if changed else progress.idle + 1
+                self._log(progress, changed, task)
+                step.save(progress.snapshot)
+        if step.is_interrupted:
+            return "interrupted", progress
+        step.finish(progress.snapshot)
+        return "finished", progress
+
+    def _log(self, progress: SearchProgress, changed: int, task: Task) -> None:
+        """Add a line to the log; its rate is the share of neurons that changed."""
+        loss = progress.state.fit.loss * (task.loss_unit / task.targets.size)
+        seconds, iteration = time.perf_counter() - progress.begin, len(progress.history) + 1
+        entry = LogEntry("branch", iteration, self.iterations, loss, loss, changed / self.width, seconds)
+        progress.history.append(entry)
+        if self.on_branch is not None and iteration % -(-self.iterations // _MAX_KEPT) == 0:
+            progress.kept[iteration] = progress.state.neurons
+        if task.on_step is not None:
+            task.on_step(entry)
 
     def _iterate(self, samples: Samples, state: NeuronState, rng: np.random.Generator) -> tuple[int, NeuronState]:
         """One iteration: how many neurons changed, and the new state."""

@@ -17,9 +17,8 @@ from jaxtyping import Float, Int
 
 from ..errors import SettingError, SolveError
 from ..linear.blocked_qr import one_blas_thread
-from ..linear.kernels import MATERN, kernel_matrix
+from ..linear.kernels import MATERN, find_kernel, kernel_matrix
 from ..linear.low_rank import principal_directions
-from ..linear.marginal_likelihood import find_kernel
 from ..networks.branches import KernelBranch
 from ..networks.layers import Perceptron
 from ..settings import Field, kind_field, record

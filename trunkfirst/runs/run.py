@@ -20,7 +20,6 @@ from ..files.text_files import read_json, to_json, write_json, write_text
 from ..fitting import FitResult, train
 from ..method import AbstractMethod
 from ..networks.branches import Branch
-from ..networks.layers import Perceptron
 from ..networks.operator import Operator, save
 from ..progress import Reporter, Silent
 from ..regressors.active_neurons import ActiveNeurons
@@ -193,12 +192,7 @@ class BranchRecorder:
         if not isinstance(method, TwoStep) or not isinstance(method.branch, ActiveNeurons):
             return method
         self._is_watching = True
-
-        def keep(iteration: int, branch: Perceptron) -> None:
-            if iteration:
-                self._kept[iteration] = branch
-
-        return dc.replace(method, branch=dc.replace(method.branch, on_branch=keep))
+        return dc.replace(method, branch=dc.replace(method.branch, on_branch=self._kept.__setitem__))
 
     def write(self, path: Path, result: FitResult, test: OperatorData) -> None:
         """Write iterations, branch losses and mean test errors; nothing where nothing was recorded."""
