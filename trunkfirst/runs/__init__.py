@@ -3,7 +3,7 @@
 from .claims import check_claims
 from .compare import Comparison, compare
 from .config import RunConfig, load_config, make_config, nested, parse_settings, problem_configs
-from .diagnose import Case, Diagnosed, diagnose_run, gather_case
+from .diagnose import Case, diagnose_run, gather_case
 from .directory import environment
 from .more_samples import fit_more
 from .place_sensors import Placement, place_sensors
@@ -17,7 +17,6 @@ __all__ = [
     "KNOWN_RATES",
     "Case",
     "Comparison",
-    "Diagnosed",
     "Grid",
     "Outcome",
     "Placement",
