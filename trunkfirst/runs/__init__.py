@@ -10,8 +10,7 @@ from .place_sensors import Placement, place_sensors
 from .resume import resume
 from .run import Outcome, run
 from .study import KNOWN_RATES, Study, study
-from .sweep_grid import Grid, make_grid, setting_text
-from .sweeps import Progress, Row, Sweep, sweep
+from .sweeps import Grid, Progress, Row, Sweep, make_grid, sweep
 
 __all__ = [
     "KNOWN_RATES",
@@ -40,7 +39,6 @@ __all__ = [
     "problem_configs",
     "resume",
     "run",
-    "setting_text",
     "study",
     "sweep",
 ]
