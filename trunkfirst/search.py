@@ -116,6 +116,8 @@ class Search:
         self._reporter, self._measured, self._on_better = reporter, measured, on_better
         self._is_trunk_open = is_trunk_open
         self._branch, self._data = branch_of(method), trials.data
+        trunk = getattr(method, "trunk", None)
+        self._width = trunk.width if isinstance(trunk, ModesTrunk) else None
         self._is_auto = isinstance(self._branch, AutoBranch)
         self._weights, *self._other_weights = (
             ("relative", "none") if method.weights == "auto" else (method.weights,)
@@ -124,6 +126,7 @@ class Search:
         tolerance = 1.0 if self._is_auto else _NEARLY
         self._errors = Comparison(trials.parts, trials.data.samples, measured=measured, tolerance=tolerance)
         self._seconds: dict[str, float] = {}
+        self._better_modes: dict[str, list[int]] = {}
         self._settings: dict[str, CandidateSettings] = {}
         self._handed_over = np.inf
 
@@ -137,11 +140,13 @@ class Search:
             self._hand_over()
         if self._is_auto:
             self._closed_forms()
+            self._fewer_modes()
             if not self._is_finished():
                 self._trained()
                 self._network_trunk()
         else:
             self._encoders_for(self._branch)
+            self._fewer_modes()
         self._try_weights()
         chosen = self._chosen()
         name = self._best()
@@ -157,7 +162,7 @@ class Search:
         raw = StandardisedInputs()
         baselines = {RIDGE: Candidate(raw, Linear(), "none"), KERNEL_RIDGE: Candidate(raw, Kernel(), "none")}
         is_free = isinstance(self._method.inputs, AutoInputs) and self._method.weights == "auto"
-        if self._is_auto and is_free:
+        if self._is_auto and is_free and self._width is None:
             self._try(baselines)
         else:
             self._measure(baselines)
@@ -180,6 +185,12 @@ class Search:
             smooth = dc.replace(self._tried[best], branch=dc.replace(kernel, smoothness="inf"))
             self._try({f"Gaussian {best}": smooth})
         self._hand_over()
+
+    def _fewer_modes(self) -> None:
+        """Modes that hold more noise than signal are left out, where that pays."""
+        best = self._best()
+        counts = self._better_modes.get(best, [])
+        self._try({f"{best}, {count} modes": dc.replace(self._tried[best], modes=count) for count in counts})
 
     def _is_finished(self) -> bool:
         """Whether nothing that takes longer can pay: the error is at rounding or at the noise of the outputs."""
@@ -287,7 +298,8 @@ class Search:
 
     def _try(self, options: Mapping[str, Candidate], longer: float = 1.0) -> None:
         most = int(longer * self._trial_iterations)
-        for name, candidate in options.items():
+        for name, given in options.items():
+            candidate = given if self._width is None else dc.replace(given, modes=self._width)
             # The first is always tried, so that there is something to choose.
             if name not in self._tried and (
                 not self._tried or self._clock.allows(name, self._expected(candidate))
@@ -306,6 +318,7 @@ class Search:
             self._settings[name] = settings_of(candidate)
             found = self._measured_errors(name, candidate)
             self._errors.errors[name], self._seconds[name] = found["errors"], float(found["seconds"][0])
+            self._better_modes[name] = found["better modes"].tolist()
             self._reporter.say(f"  {name}: {self._mean(name):.2e}")
 
     def _measured_errors(self, name: str, candidate: Candidate) -> Mapping[str, np.ndarray]:
@@ -315,7 +328,8 @@ class Search:
                 errors = self._trials.errors(candidate, self._parts(candidate))
             except (SolveError, np.linalg.LinAlgError):
                 errors = np.full(self._data.samples, np.inf)
-            return {"errors": errors, "seconds": np.array([time.perf_counter() - begin])}
+            modes = np.array(self._trials.better_modes(candidate), int)
+            return {"errors": errors, "seconds": np.array([time.perf_counter() - begin]), "better modes": modes}
 
         # What is trained by iterations has checkpoints of its own; a resumed search needs what it found.
         is_closed_form = candidate.is_closed_form and isinstance(self._trials, Folds)
@@ -390,7 +404,7 @@ class Search:
         method = dc.replace(self._method, branch=candidate.branch, **changes)
         trunk = candidate.trunk or method.trunk
         if isinstance(trunk, ModesTrunk) and trunk.width is None and isinstance(self._data, OperatorData):
-            width = suitable_modes(method, self._data, _MODES_SHARE * (error or 0.0))
+            width = candidate.modes or suitable_modes(method, self._data, _MODES_SHARE * (error or 0.0))
             trunk = dc.replace(trunk, width=width)
         return dc.replace(method, trunk=trunk)
 
