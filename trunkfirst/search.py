@@ -164,6 +164,7 @@ class Search:
         is_free = isinstance(self._method.inputs, AutoInputs) and self._method.weights == "auto"
         if self._is_auto and is_free and self._width is None:
             self._try(baselines)
+            self._fewer_modes()
         else:
             self._measure(baselines)
 
@@ -299,13 +300,18 @@ class Search:
     def _try(self, options: Mapping[str, Candidate], longer: float = 1.0) -> None:
         most = int(longer * self._trial_iterations)
         for name, given in options.items():
-            candidate = given if self._width is None else dc.replace(given, modes=self._width)
+            candidate = self._with_best_modes(given)
             # The first is always tried, so that there is something to choose.
             if name not in self._tried and (
                 not self._tried or self._clock.allows(name, self._expected(candidate))
             ):
                 self._measure({name: brief(candidate, most, is_auto=self._is_auto)})
                 self._tried[name] = candidate
+
+    def _with_best_modes(self, candidate: Candidate) -> Candidate:
+        """With as many modes as are asked for, or as the best candidate has."""
+        modes = self._tried[self._best()].modes if self._tried else self._width
+        return candidate if candidate.modes or candidate.trunk else dc.replace(candidate, modes=modes)
 
     def _expected(self, candidate: Candidate) -> float:
         """Seconds of the last candidate of the same kind."""
@@ -381,9 +387,9 @@ class Search:
         candidate = self._tried[name]
         error = self._errors.validation_error(name, list(self._tried)) if self._measured else None
         baseline = [
-            Baseline(kind, self._mean(key), self._seconds[key])
+            Baseline(kind, min(map(self._mean, names)), sum(map(self._seconds.__getitem__, names)))
             for kind, key in BASELINES.items()
-            if key in self._errors.errors
+            if (names := [each for each in self._errors.errors if each == key or each.startswith(f"{key}, ")])
         ]
         means = {each: self._mean(each) for each in self._errors.errors}
         choice = Choice(name, means, self._best_network(), self._settings, baseline)
