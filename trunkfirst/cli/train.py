@@ -54,8 +54,8 @@ def run(
 
     Example: trunkfirst run nonlinear-conductivity --iterations 5000
     """
-    from .. import runs
     from ..run_data import load_run_data
+    from ..runs.run import run as run_config
     from .resolve import default_folder, resolve
 
     is_leader = _join_processes()
@@ -73,7 +73,7 @@ def run(
         if scheduler is not None:
             # the run then finds the data in the cache
             load_run_data(config.data, config.problem, scheduler=scheduler, reporter=reporter)
-        outcome = runs.run(config, folder, reporter=reporter)
+        outcome = run_config(config, folder, reporter=reporter)
     return _show_run(outcome, json, quiet) if is_leader else 0
 
 
@@ -99,8 +99,8 @@ def compare(
 
     Example: trunkfirst compare nonlinear-conductivity --seeds 5
     """
-    from .. import runs
     from ..run_data import load_run_data
+    from ..runs.compare import compare as run_all
     from .resolve import default_folder, resolve
 
     is_leader = _join_processes()
@@ -117,7 +117,7 @@ def compare(
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:
         if scheduler is not None:
             load_run_data(configs[0].data, configs[0].problem, scheduler=scheduler, reporter=reporter)
-        comparison = runs.compare(configs, folder, seeds=seeds, reporter=reporter)
+        comparison = run_all(configs, folder, seeds=seeds, reporter=reporter)
     return _show_comparison(comparison, json, quiet) if is_leader else 0
 
 
@@ -162,9 +162,11 @@ def fit(
 
     Example: trunkfirst fit --data my.npz --out runs/mine
     """
-    from .. import runs
     from ..data.named_arrays import parse_keys
     from ..files.integrity import verify_run
+    from ..runs.config import make_config
+    from ..runs.more_samples import fit_more
+    from ..runs.run import run as run_config
     from .resolve import fit_values
 
     is_leader = _join_processes()
@@ -181,9 +183,9 @@ def fit(
         verify_run(earlier)
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:
         if earlier is None:
-            outcome = runs.run(runs.make_config(values), out, reporter=reporter)
+            outcome = run_config(make_config(values), out, reporter=reporter)
         else:
-            outcome = runs.fit_more(values, out, earlier, reporter=reporter)
+            outcome = fit_more(values, out, earlier, reporter=reporter)
     return _show_run(outcome, json, quiet) if is_leader else 0
 
 
@@ -201,19 +203,21 @@ def resume(
 
     Example: trunkfirst resume runs/mine
     """
-    from .. import runs
+    from ..runs.compare import Comparison
+    from ..runs.resume import resume as resume_folder
+    from ..runs.sweeps import Sweep
     from .parallel import show_sweep
 
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such run")
     is_leader = _join_processes()
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:
-        result = runs.resume(folder, reporter=reporter, on_run=reporter.on_run)
+        result = resume_folder(folder, reporter=reporter, on_run=reporter.on_run)
     if not is_leader:
         return 0
-    if isinstance(result, runs.Comparison):
+    if isinstance(result, Comparison):
         return _show_comparison(result, json, quiet)
-    if isinstance(result, runs.Sweep):
+    if isinstance(result, Sweep):
         return show_sweep(result, json=json, quiet=quiet)
     if result is not None:
         return _show_run(result, json, quiet)
