@@ -19,7 +19,6 @@ from trunkfirst.networks.interpolants import (
     GridSpline,
     SimplexInterpolation,
     interpolate,
-    interpolation_bytes,
     is_grid,
 )
 from trunkfirst.networks.operator import PARTS
@@ -380,13 +379,6 @@ def test_is_grid():
     assert not is_grid(np.concatenate([points[1:], points[1:2]]))
     assert not is_grid(scattered(30, 2))
     assert is_grid(scattered(30, 1)[2:])
-
-
-def test_bytes():
-    assert interpolation_bytes(uniform(9, 2), 7) == 8 * 100 * 7
-    assert interpolation_bytes(scattered(96, 2), 7) == 8 * 100 * 6 * 7
-    smooth = interpolate(scattered(96, 2), random_values(scattered(96, 2)), smooth=True)
-    assert smooth.table.nbytes == interpolation_bytes(scattered(96, 2), 4)
 
 
 @pytest.mark.parametrize(

@@ -110,16 +110,6 @@ def _most_important(values: np.ndarray, importance: np.ndarray | None) -> np.nda
     return values[:, first] * weights[first]
 
 
-def interpolation_bytes(points: Float[np.ndarray, "points coordinates"], functions: int) -> int:
-    """The memory of smooth functions at these points, in bytes of double precision.
-
-    Scattered points hold the value, gradient and second derivatives: (1 + d + d (d + 1) / 2) numbers a function.
-    """
-    count, d = points.shape
-    terms = 1 if is_grid(points) else 1 + d + d * (d + 1) // 2
-    return 8 * count * terms * functions
-
-
 # -- evaluation
 
 
