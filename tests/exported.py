@@ -37,7 +37,8 @@ from trunkfirst.networks.branches import (
     SkipFeatures,
     StackedBranch,
 )
-from trunkfirst.networks.interpolants import interpolate
+from trunkfirst.networks.interpolants import FlatInterpolation, RadialInterpolation
+from trunkfirst.networks.interpolate import interpolate
 from trunkfirst.networks.layers import ACTIVATIONS, Modes, Trunk
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
@@ -136,6 +137,18 @@ def between(*, grid: bool, smooth: bool, periods: tuple[float, float] = (0.0, 0.
     return dc.replace(make(), trunk=modes, transform=normal(3, RANK, seed=3))
 
 
+def radial() -> Operator:
+    centres = array(np.concatenate([POINTS[:2] / 2, np.asarray(normal(4, 2))]))  # distance 0 is among them
+    functions = RadialInterpolation(normal(9, 3), centres, array([0.0, 0.0]), array([2.0, 2.0]))
+    return dc.replace(make(), trunk=Modes(functions), transform=normal(3, RANK, seed=3))
+
+
+def on_a_line() -> Operator:
+    x = np.linspace(-1, 1, 8)[:, None]
+    functions = FlatInterpolation(interpolate(x, np.sin(x * [1, 2, 3])), (1,), 2)
+    return dc.replace(make(), trunk=Modes(functions), transform=normal(3, RANK, seed=3))
+
+
 LAYERS = LayerFeatures(make_network(12, 5, 4, seed=3))
 STANDARD = Standardise(normal(12), array([np.inf, *positive(11).tolist()]))
 SIDES = Boundary((-1.0, -1.0), (1.0, 2.0), ((0, True), (1, False)), 0.7)
@@ -174,6 +187,8 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "cubic grid": lambda: between(grid=True, smooth=True, periods=(0.0, 1.9)),
     "linear triangles": lambda: between(grid=False, smooth=False),
     "smooth triangles": lambda: between(grid=False, smooth=True, periods=(2.0, 0.0)),
+    "radial": radial,
+    "on a line": on_a_line,
     "channels": ft.partial(make, channels=3),
     "scale": lambda: mapped(channels=None, boundary=None, is_positive=False),
     "boundary": lambda: mapped(channels=None, boundary=SIDES, is_positive=False),

@@ -15,13 +15,14 @@ from own_problems import antiderivative
 
 import trunkfirst
 from trunkfirst import search
+from trunkfirst.auto import choose
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.encoders import PowerInputs, PrincipalInputs, RawInputs, StandardisedInputs
 from trunkfirst.errors import DataError
 from trunkfirst.evaluation import evaluate, predict_at
 from trunkfirst.files.text_files import read_json
-from trunkfirst.fitting import FitResult, fit_method, resolve
+from trunkfirst.fitting import FitResult, fit_method
 from trunkfirst.modes import ModesTrunk
 from trunkfirst.outputs import Output
 from trunkfirst.progress import Silent
@@ -154,7 +155,7 @@ def test_closed_forms_compile_nothing():
     with compilations() as compiled:
         for make in (antiderivative, nonlinear):
             parts = split_data(make(17), DataSettings())
-            chosen = resolve(TwoStep(), parts, seed=0, clock=Clock(60.0))
+            chosen = choose(TwoStep(), parts, seed=0, clock=Clock(60.0))
             assert chosen.validation_error is not None
             assert isinstance(chosen.method, TwoStep)
             assert isinstance(chosen.method.trunk, ModesTrunk)

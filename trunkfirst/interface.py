@@ -85,11 +85,8 @@ def fit(
     data = as_data(inputs, outputs, points)
     method = method or TwoStep()
     chooses = is_open(method)
-    settings = DataSettings(
-        file=str(inputs) if isinstance(inputs, str | Path) else None,
-        validation_share=0.1 if chooses else 0.0,
-        test_share=test_share,
-    )
+    file = str(inputs) if isinstance(inputs, str | Path) else None
+    settings = DataSettings(file=file, test_share=test_share)
     options: dict[str, Any] = {"trunk_result": trunk_result, "throw": throw}
     budget: dict[str, Any] = {
         "seed": seed,

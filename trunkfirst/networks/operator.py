@@ -39,7 +39,7 @@ from .branches import (
     SkipFeatures,
     StackedBranch,
 )
-from .interpolants import GridSpline, SimplexInterpolation
+from .interpolants import FlatInterpolation, GridSpline, RadialInterpolation, SimplexInterpolation
 from .layers import AbstractFunctions, Modes, Perceptron, Trunk, count_parameters
 from .storage import read_operator, write_operator
 from .training_domain import TrainingDomain, checked_rows
@@ -55,7 +55,8 @@ _BLOCK_NUMBERS = 2**24
 _NETWORKS = (Trunk, Modes, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
 _FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
 _ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, Chain, Parallel)
-_OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, GridSpline, SimplexInterpolation)
+_INTERPOLATIONS = (GridSpline, SimplexInterpolation, FlatInterpolation, RadialInterpolation)
+_OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, *_INTERPOLATIONS)
 PARTS: dict[str, type] = {part.__name__: part for part in (*_NETWORKS, *_FEATURES, *_ENCODERS, *_OTHERS)}
 PARTS |= dict.fromkeys(("Coordinates", "Coefficients", "QuadratureProjection"), LinearProjection)
 

@@ -3,21 +3,19 @@
 from .claims import check_claims
 from .compare import Comparison, compare
 from .config import RunConfig, load_config, make_config, nested, parse_settings, problem_configs
-from .diagnose import Case, Diagnosed, diagnose_run, gather_case
+from .diagnose import Case, diagnose_run, gather_case
 from .directory import environment
 from .more_samples import fit_more
 from .place_sensors import Placement, place_sensors
 from .resume import resume
 from .run import Outcome, run
 from .study import KNOWN_RATES, Study, study
-from .sweep_grid import Grid, make_grid, setting_text
-from .sweeps import Progress, Row, Sweep, sweep
+from .sweeps import Grid, Progress, Row, Sweep, make_grid, sweep
 
 __all__ = [
     "KNOWN_RATES",
     "Case",
     "Comparison",
-    "Diagnosed",
     "Grid",
     "Outcome",
     "Placement",
@@ -41,7 +39,6 @@ __all__ = [
     "problem_configs",
     "resume",
     "run",
-    "setting_text",
     "study",
     "sweep",
 ]
