@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import has_same_bits
 
+from trunkfirst.checkpoints import keep_checkpoints
 from trunkfirst.errors import DataError, ValueRangeError
 from trunkfirst.networks.layers import Perceptron
 from trunkfirst.records import LogEntry
-from trunkfirst.regressors.active_neurons import ActiveNeurons
+from trunkfirst.regressors.active_neurons import ActiveNeurons, NeuronSearch
 
 SMALL = ActiveNeurons(width=12, iterations=6)
 
@@ -134,6 +136,25 @@ def test_an_interrupt_returns_what_there_is():
     assert result.status == "interrupted"
     assert result.iterations == 2
     assert result.loss == pytest.approx(result.history[-1].loss, rel=1e-9)
+
+
+@pytest.mark.parametrize(("mode", "calls"), [("exchange", 2), ("sweep", 20)])
+def test_an_interrupt_inside_an_iteration_changes_no_bit(mode, calls, tmp_path, monkeypatch):
+    method, data, attempt = dc.replace(SMALL, mode=mode, iterations=3), smooth(), NeuronSearch._attempt
+    whole, countdown = fit(method, *data), iter(range(calls - 1, -1, -1))
+
+    def interrupted(*arguments):
+        result = attempt(*arguments)  # has drawn random numbers
+        if next(countdown, -1) == 0:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(NeuronSearch, "_attempt", interrupted)
+    with keep_checkpoints(tmp_path), pytest.raises(KeyboardInterrupt):
+        fit(method, *data)
+    with keep_checkpoints(tmp_path):
+        resumed = fit(method, *data)
+    assert has_same_bits(resumed.branch, whole.branch)
 
 
 @pytest.mark.parametrize("x", [np.zeros((10, 2)), np.repeat([[0.0], [1.0]], 5, axis=0)], ids=["constant", "two"])

@@ -22,7 +22,7 @@ from trunkfirst.files.integrity import sha256_of, verify_manifest
 from trunkfirst.files.npz import read_npz
 from trunkfirst.files.text_files import read_json
 from trunkfirst.minimisers import loop
-from trunkfirst.regressors.active_neurons import ActiveNeurons
+from trunkfirst.regressors.active_neurons import NeuronSearch
 from trunkfirst.runs.compare import compare
 from trunkfirst.runs.config import RunConfig, make_config, nested
 from trunkfirst.runs.more_samples import fit_more
@@ -74,7 +74,7 @@ class Work:
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.done, self.limit, self.written = 0, sys.maxsize, 0
         self.blow: Callable[[], object] = crash
-        advance_chunk, iterate = loop.advance_chunk, ActiveNeurons._iterate
+        advance_chunk, iterate = loop.advance_chunk, NeuronSearch.iterate
 
         def counted(minimiser: Any, objective: Any, progress: loop.Progress) -> loop.Progress:
             after = advance_chunk(minimiser, objective, progress)
@@ -94,7 +94,7 @@ class Work:
 
         monkeypatch.setattr(Journal, "is_due", is_due)
         monkeypatch.setattr(loop, "advance_chunk", counted)
-        monkeypatch.setattr(ActiveNeurons, "_iterate", counted_exchange)
+        monkeypatch.setattr(NeuronSearch, "iterate", counted_exchange)
 
     def begin(self, limit: int = sys.maxsize) -> None:
         """Count anew, up to a limit."""

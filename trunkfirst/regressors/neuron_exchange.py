@@ -232,13 +232,18 @@ class Exchange:
 class Scores:
     """Finds good exchanges for neurons whose output layer is fitted.
 
-    `replaceable` are the neurons that may go; `positions` limits the breakpoints tried along a direction.
+    `positions` limits the breakpoints tried along a direction.
     """
 
     samples: Samples
     fit: OutputFit
-    replaceable: Int[np.ndarray, " replaceable"]
     positions: int
+
+    @property
+    def replaceable(self) -> Int[np.ndarray, " replaceable"]:
+        """The neurons that may go: the dead ones, or all if none is dead."""
+        is_dead = self.fit.is_dead
+        return np.flatnonzero(is_dead if is_dead.any() else ~is_dead)
 
     def best(
         self,
