@@ -17,7 +17,7 @@ from test_runs import Listening
 
 from trunkfirst.checkpoints import Journal, Snapshot, checkpointed_step, keep_checkpoints
 from trunkfirst.data.read_write import write_data
-from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, UsageError
+from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, Terminated, UsageError
 from trunkfirst.files.integrity import sha256_of, verify_manifest
 from trunkfirst.files.npz import read_npz
 from trunkfirst.files.text_files import read_json
@@ -25,6 +25,7 @@ from trunkfirst.minimisers import loop
 from trunkfirst.regressors.active_neurons import ActiveNeurons
 from trunkfirst.runs.compare import compare
 from trunkfirst.runs.config import RunConfig, make_config, nested
+from trunkfirst.runs.directory import run_directory
 from trunkfirst.runs.more_samples import fit_more
 from trunkfirst.runs.resume import resume
 from trunkfirst.runs.run import run
@@ -448,6 +449,17 @@ def test_a_full_disk_leaves_the_state_before_it(
             run(config_of(file), tmp_path / "a")
     resume(tmp_path / "a")
     assert_same(plain[0], tmp_path / "a")
+
+
+def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path):
+    """By its default action: an exception in the middle of the clean-up could reach the interpreter's shutdown."""
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated), run_directory(tmp_path / "run", {}, interval=1.0, resumes=False):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 # -- real processes that get SIGKILL and SIGTERM

@@ -1,11 +1,12 @@
 """From data and a method to an operator with its errors: choose, train, evaluate. No files are written here."""
 
+import contextlib
 import dataclasses as dc
 import functools as ft
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .distributed.mesh import use_devices
-from .errors import DivergedError
+from .errors import DivergedError, MemoryNeedError
 from .evaluation import Evaluation, evaluate, kernel_baseline, predict_at
 from .fields import TrunkResult
 from .intervals import HeldOut, Intervals, conformal_intervals
@@ -167,6 +168,20 @@ def _finish(
     )
 
 
+@contextlib.contextmanager
+def _memory_in_words() -> Generator[None]:
+    """A `MemoryNeedError` where XLA finds less memory than was estimated."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        reason = next(iter(str(error).splitlines()))
+        message = f"memory ran out while training ({reason[:200]}); use smaller widths, fewer samples or batches"
+        raise MemoryNeedError(message) from error
+
+
+@_memory_in_words()
 def resolve(
     method: AbstractMethod,
     data: RunData,
@@ -196,6 +211,7 @@ def resolve(
     )
 
 
+@_memory_in_words()
 def fit_method(
     data: AnyData | ShardedData,
     method: AbstractMethod,

@@ -173,9 +173,14 @@ def _make(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _sigterm_raises() -> Generator[None]:
-    """SIGTERM raises `Terminated`, as Ctrl-C raises KeyboardInterrupt; only the main thread can have handlers."""
+    """SIGTERM raises `Terminated`, as Ctrl-C raises KeyboardInterrupt; only the main thread can have handlers.
+
+    A second one ends the process at once: an exception in the middle of the clean-up of the first could reach the
+    shutdown of the interpreter, which crashes while XLA computes.
+    """
 
     def stop(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise_interrupt(Terminated())
 
     if threading.current_thread() is not threading.main_thread():
