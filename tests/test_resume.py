@@ -454,11 +454,16 @@ def test_a_full_disk_leaves_the_state_before_it(
 def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path):
     """By its default action: an exception in the middle of the clean-up could reach the interpreter's shutdown."""
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Terminated), run_directory(tmp_path / "run", {}, interval=1.0, resumes=False):
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        finally:
-            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+    def interrupted() -> None:
+        with run_directory(tmp_path / "run", {}, interval=1.0, resumes=False):
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+    with pytest.raises(Terminated):
+        interrupted()
     assert signal.getsignal(signal.SIGTERM) == before
 
 
