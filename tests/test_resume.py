@@ -24,7 +24,7 @@ from trunkfirst.files.text_files import read_json
 from trunkfirst.minimisers import loop
 from trunkfirst.regressors.active_neurons import ActiveNeurons
 from trunkfirst.runs.compare import compare
-from trunkfirst.runs.config import RunConfig, make_config, nested
+from trunkfirst.runs.config import RunConfig, load_config, make_config, nested
 from trunkfirst.runs.directory import run_directory
 from trunkfirst.runs.more_samples import fit_more
 from trunkfirst.runs.resume import resume
@@ -465,6 +465,28 @@ def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path):
     with pytest.raises(Terminated):
         interrupted()
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+CLOSED = ("--set=trunk.kind=modes", "--set=branch.kind=linear", "--quiet")
+
+
+def test_what_a_kill_leaves_before_and_after_the_work(
+    file: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+):
+    """Empty checkpoints do not stand in the way; a report that was not written any more is written by resume."""
+    monkeypatch.chdir(file.parent)
+    folder = tmp_path / "run"
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / ".lock").touch()
+    code, _, err = call("resume", folder)
+    assert (code, "start it with its command" in err) == (UsageError.exit_code, True)
+    assert call("fit", "--data", file.name, "--out", folder, *CLOSED)[0] == 0
+    # a resumed run holds the whole path, and so must this one
+    assert load_config(folder / "config.toml").data.file == str(file.resolve())
+    (folder / "report.html").unlink()
+    code, out, _ = call("resume", folder)
+    assert (code, (folder / "report.html").is_file()) == (0, True)
+    assert "its report was missing and is written now" in out
 
 
 # -- real processes that get SIGKILL and SIGTERM

@@ -31,6 +31,7 @@ from .errors import CorruptFileError, FolderInUseError, OutputNotWritableError
 from .files.integrity import atomic_write
 
 __all__ = [
+    "LOCK",
     "Journal",
     "Snapshot",
     "StepHandle",
@@ -44,6 +45,8 @@ __all__ = [
     "work_folder",
 ]
 
+LOCK = ".lock"
+"""The file by which a process holds a folder."""
 _MAGIC = b"trunkfirst checkpoint 1\n"
 _SEAL_BYTES = 64
 _current: ContextVar["Journal | None"] = ContextVar("journal", default=None)
@@ -342,7 +345,7 @@ def lock_folder(folder: Path) -> Generator[None]:
     Raises:
         FolderInUseError: Another process holds the lock.
     """
-    path = folder / ".lock"
+    path = folder / LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
