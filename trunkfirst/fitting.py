@@ -26,7 +26,7 @@ from .evaluation import Evaluation, evaluate, kernel_baseline, predict_at
 from .fields import TrunkResult
 from .intervals import HeldOut, Intervals, conformal_intervals
 from .linear.orthonormalise import SVD
-from .memory import check_memory, stream_bytes
+from .memory import check_memory, memory_in_words, stream_bytes
 from .method import AbstractMethod, Trained
 from .minimisers.loop import OnStep, Status
 from .modes import ModesTrunk
@@ -168,6 +168,7 @@ def _finish(
     )
 
 
+@memory_in_words()
 def fit_method(
     data: AnyData | ShardedData,
     method: AbstractMethod,

@@ -128,8 +128,8 @@ def _check(summary: TrainingSummary) -> None:
     arrays = [summary.points, *summary.sensors.values()]
     is_sound = all(table.ndim == 2 for table in arrays)
     if (known := summary.novelty) is not None:
-        is_sound &= known.seen.ndim == 2 and known.matrix.shape == (len(known.centre), known.seen.shape[1])
-        arrays += [known.centre, known.matrix, known.seen]
+        is_sound &= known.is_consistent
+        arrays += [known.centre, known.spread, known.matrix, known.seen, known.location, known.scale]
     if (found := summary.intervals) is not None:
         is_sound &= found.levels.shape == found.field.shape == found.pointwise.shape[:1]
         is_sound &= found.points.ndim == 2 and len(found.points) == found.pointwise.shape[1]

@@ -72,6 +72,7 @@ class AbstractTrunkNetwork:
             activation=self.activation,
             initialisation=self.initialisation,
             dtype=dtype,
+            rows=points,
             key=key,
         )
         return Trunk(network)

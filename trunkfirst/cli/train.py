@@ -221,10 +221,13 @@ def resume(
         return show_sweep(result, json=json, quiet=quiet)
     if result is not None:
         return _show_run(result, json, quiet)
+    left = "nothing was left to do"
+    if not (folder / "report.html").is_file():  # it was killed before this was written, as the last of all files
+        left = f"its report was missing and is written now: {write_run_report(folder)}"
     if json:
         print_json({"status": "finished"})
     else:
-        say(f"{folder} is already finished; nothing was left to do", quiet=quiet)
+        say(f"{folder} is already finished; {left}", quiet=quiet)
     return 0
 
 
@@ -242,10 +245,13 @@ def _with_devices(settings: list[str] | None, devices: int | None) -> list[str]:
 
 
 def write_run_report(folder: Path, data: object = None) -> Path:
-    """Write the report of a run or comparison; with its data, if at hand, they are not read again."""
+    """Write the report of a run, comparison or sweep; with its data, if at hand, they are not read again."""
     from ..data.operator_data import OperatorData
     from ..report.pages import write_report
+    from ..report.sweep_page import write_sweep
 
+    if (folder / "sweep.json").is_file():
+        return write_sweep(folder)
     return write_report(folder, data=data if isinstance(data, OperatorData) else None)
 
 

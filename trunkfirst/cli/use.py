@@ -127,14 +127,13 @@ def report(
     Example: trunkfirst report runs/mine
     """
     from ..files.integrity import verify_manifest
-    from ..report.pages import write_report
-    from ..report.sweep_page import write_sweep
+    from .train import write_run_report
 
     for each in (folder, *(path.parent for path in sorted(folder.glob("*/metrics.json")))):
         if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):
             # Runs of a comparison may have been diagnosed later; each has its own manifest.
             verify_manifest(each, but=("*report.html", "*figures/*", "*/diagnosis.*"))
-    page = write_sweep(folder) if (folder / "sweep.json").is_file() else write_report(folder)
+    page = write_run_report(folder)
     if json:
         print_json({"report": str(page)})
     else:

@@ -15,6 +15,7 @@ from pydantic import PositiveInt
 from ..distributed.mesh import current_mesh, shard_rows, to_local
 from ..errors import DataError, SettingError
 from ..linear.low_rank import leverage_sample, principal_directions
+from ..memory import check_network
 from ..minimisers import Minimiser
 from ..minimisers.adam import Adam, draw
 from ..minimisers.lbfgs import LBFGS
@@ -194,6 +195,8 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
     def learn(self, task: Task) -> Regression:
         # On the host: as many small operations on the device would each be compiled.
         X, Y = np.asarray(task.inputs), np.asarray(task.targets)
+        widths = (X.shape[1], *self.hidden, Y.shape[1])
+        check_network(widths, len(X), bytes_per_number=X.itemsize, is_last_solved=True)
         roots = np.ones(len(X), X.dtype) if task.weights is None else _roots(np.asarray(task.weights))
         directions = principal_directions(Y * roots[:, None], tolerance=1e-12)
         rotated = Y @ directions.T * roots[:, None]
