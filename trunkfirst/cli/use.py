@@ -87,7 +87,7 @@ def predict(
     from ..files.npz import write_npz
 
     operator, memory = _load(folder)
-    values = _at_sensors(operator, memory, read_inputs(inputs))
+    values = _at_sensors(operator, memory, read_inputs(inputs).functions)
     places = memory.points if points is None else read_points(points)
     is_outside = operator.is_outside(places)
     if operator.domain is not None and not extrapolate:
