@@ -225,7 +225,8 @@ class OperatorData(AbstractData):
     Arrays may be anything that NumPy turns into an array. Everything is checked on construction; a `DataError`
     names the array, the axis and the index that is wrong.
 
-    - `inputs`: an array (samples, sensors), an `InputFunction`, or a dictionary of them by name;
+    - `inputs`: an array (samples, sensors), an `InputFunction`, a dictionary of them by name, or a pandas table,
+      whose columns are inputs of one number each;
     - `points` (points, coordinates) and `outputs` (samples, points) or (samples, points, channels);
     - `point_weights` (points): quadrature weights, scaled to sum to 1; `sample_weights` (samples);
     - `reference_outputs`, in the shape of `outputs`: a finer solution, to measure the error of the outputs;
@@ -288,7 +289,8 @@ def _set(record: object, **fields: object) -> None:
 
 
 def _named_inputs(inputs: InputsLike, samples: int) -> dict[str, InputFunction]:
-    named: dict[str, Any] = _plain_keys("inputs", inputs) if isinstance(inputs, Mapping) else {"input": inputs}
+    table = columns_of(inputs) or inputs
+    named: dict[str, Any] = _plain_keys("inputs", table) if isinstance(table, Mapping) else {"input": table}
     if not named:
         raise DataError("inputs: no input function given; give an array (samples, sensors)")
     checked: dict[str, InputFunction] = {}
@@ -300,6 +302,13 @@ def _named_inputs(inputs: InputsLike, samples: int) -> dict[str, InputFunction]:
         hint = "; looks transposed; use .T" if columns == samples else ""
         check_length(name, "samples", rows, samples, "outputs", hint=hint)
     return checked
+
+
+def columns_of(table: Any) -> dict[str, np.ndarray] | None:
+    """The columns (rows, 1) of a pandas table by name; None for anything else."""
+    if not hasattr(table, "columns"):
+        return None
+    return {str(name): np.asarray(table[name])[:, None] for name in table.columns}
 
 
 def _plain_keys(what: str, entries: Mapping[str, Any]) -> dict[str, Any]:

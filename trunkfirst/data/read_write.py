@@ -1,5 +1,6 @@
 """Reading and writing data: files of several formats, dictionaries, xarray Datasets, folders of shards."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -27,7 +28,7 @@ from .named_arrays import (
     name_arrays,
     name_inputs,
 )
-from .operator_data import InputFunction, OperatorData
+from .operator_data import InputFunction, OperatorData, columns_of
 from .sharded_data import ShardedData, is_sharded, open_shards, write_shards
 
 _FORMATS: dict[str, tuple[Callable[[Path], dict[str, np.ndarray]], Callable[[Path, Arrays], None]]] = {
@@ -57,11 +58,17 @@ def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedD
 def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedData:
     """Read data from a file, a dictionary of arrays or an xarray Dataset.
 
-    Files: `.npz`; `.mat`; `.h5` and `.hdf5` (needs the extra `hdf5`); a folder with `inputs.csv`, `points.csv`,
-    `outputs.csv`. Arrays are called `inputs` (samples, sensors), or `inputs.NAME` where there are several;
-    `points` (points, coordinates); `outputs` (samples, points) or (samples, points, channels). Points (samples,
-    points, coordinates) give `ScatteredData`, everything else `OperatorData`. `keys` gives the names of the arrays
-    where they differ: `read_data("my.mat", keys={"inputs": "a", "points": "x", "outputs": "u"})`.
+    Files: `.npz`; `.mat`; `.h5` and `.hdf5` (needs the extra `hdf5`); `.nc` and `.zarr` (need the extra
+    `xarray`); a folder with `inputs.csv`, `points.csv`, `outputs.csv`. Arrays are called `inputs` (samples,
+    sensors), or `inputs.NAME` where there are several; `points` (points, coordinates); `outputs` (samples,
+    points) or (samples, points, channels). Points (samples, points, coordinates) give `ScatteredData`,
+    everything else `OperatorData`. `keys` gives the names of the arrays where they differ: `read_data("my.mat",
+    keys={"inputs": "a", "points": "x", "outputs": "u"})`.
+
+    Several names of `points` are the coordinates of a grid: with `keys={"points": ("x", "t"), ...}` outputs may be
+    (samples, x, t), in any order, and with an axis of channels; `keys={"axes": ("t", "x"), ...}` names the axes
+    where their lengths do not tell. Several names of `outputs` are channels. A Dataset, `.nc` and `.zarr` know
+    their axes and coordinates; `keys` says which variables are `inputs` and `outputs`.
 
     A folder of shards, made by `write_shards` or `trunkfirst data convert --out`, is opened as `ShardedData`; its
     samples stay on disk until they are used. All three kinds have the same attributes.
@@ -78,7 +85,11 @@ def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedD
         if keys:
             raise DataError(f"{source}: the arrays of shards have the usual names; leave keys out")
         return open_shards(source)
-    return data_and_rest(source, keys)[0]
+    data, _, rest = data_and_rest(source, keys)
+    if rest and not keys:
+        where = f"{source}: " if isinstance(source, (str, Path)) else ""
+        warnings.warn(f"{where}not used: {list_arrays(rest)}", UserWarning, stacklevel=2)
+    return data
 
 
 def data_and_rest(source: Any, keys: Keys | None) -> tuple[AnyData, dict[str, Any], dict[str, Any]]:
@@ -104,12 +115,12 @@ def _arranged(found: Labelled, keys: Keys | None) -> tuple[dict[str, Any], dict[
         names = {only[key] if key in only and key != name else key: name for key, name in names.items()}
     named: dict[str, Any] = {key: found.arrays[name] for key, name in names.items()}
     named |= {} if order is None else {"axes": np.array(listed(order))}
-    rest = {name: found.arrays[name] for name in unused}
+    rest = {name: found.arrays[name] for name in unused if name not in found.coordinates}
     axes = {key: found.axes[name] for key, name in names.items() if name in found.axes}
     if not axes:
         return on_points(named, rest, {}), rest
     coordinates = {name: found.arrays[name] for name in found.coordinates}
-    units = {f"units.{name}": np.array(unit) for name, unit in found.units.items()}
+    units = {f"units.{name}": np.array(unit) for name, unit in found.units.items() if name not in rest}
     return {**units, **on_points(named, coordinates, {**found.axes, **axes})}, rest
 
 
@@ -231,8 +242,9 @@ def _flat(source: Mapping[Any, Any]) -> dict[str, Any]:
     """Flatten a dictionary of dictionaries: {"inputs": {"f": ...}} has the key "inputs.f"."""
     flat: dict[str, Any] = {}
     for name, value in source.items():
-        if isinstance(value, Mapping) or hasattr(value, "columns"):  # a table of pandas has columns by name
-            flat.update({f"{name}.{inner}": value[inner] for inner in value})
+        parts = columns_of(value) or value
+        if isinstance(parts, Mapping):
+            flat.update({f"{name}.{inner}": item for inner, item in parts.items()})
         else:
             flat[str(name)] = value
     return flat

@@ -231,7 +231,7 @@ def write_dataset(path: Path, dataset: Any) -> None:
     if path.suffix.lower() == ".zarr":
         if path.exists():
             raise OutputExistsError(f"{path} exists already; remove it first or choose another name")
-        dataset.to_zarr(path, mode="w-", consolidated=False)
+        dataset.to_zarr(path, mode="w-", zarr_format=2, consolidated=True)
         return
     if importlib.util.find_spec("h5netcdf") is None:
         raise MissingExtraError(f"writing {path}", "h5netcdf", "xarray")
