@@ -95,8 +95,8 @@ def _joined(named: Arrays) -> dict[str, np.ndarray]:
     if len({value.shape[:2] for value in outputs.values()}) > 1 or min(v.ndim for v in outputs.values()) < 2:
         shapes = ", ".join(f"{name} {value.shape}" for name, value in outputs.items())
         raise DataError(f"outputs: channels need the same samples and points, but the shapes are {shapes}")
-    if len(outputs) == 1:
-        ((name, value),) = outputs.items()
+    ((name, value), *others) = outputs.items()
+    if not others and value.ndim == 2:
         return {"output_name": np.array(name), **found, "outputs": value}
     blocks = {name: value[..., None] if value.ndim == 2 else value for name, value in outputs.items()}
     names = [

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from ..errors import CorruptFileError, DataError, UnknownNameError, UnsafeFileError
 from ..files.hdf5 import read_hdf5, write_hdf5
 from ..files.mat import read_mat, write_mat
+from ..files.mesh_files import is_mesh, read_meshes
 from ..files.npz import map_npz, read_npz, write_npz
 from ..files.text_files import read_columns, read_csv, read_csv_folder, write_csv_folder
 from ..files.xarray_files import Labelled, from_dataset, read_netcdf, read_zarr
@@ -38,7 +39,7 @@ _FORMATS: dict[str, tuple[Callable[[Path], dict[str, np.ndarray]], Callable[[Pat
     ".hdf5": (read_hdf5, write_hdf5),
 }
 _LABELLED: dict[str, Callable[[Path], Labelled]] = {".nc": read_netcdf, ".zarr": read_zarr}
-_ENDINGS = (*_FORMATS, *_LABELLED, "a folder of .csv files")
+_ENDINGS = (*_FORMATS, *_LABELLED, ".vtu", ".xdmf", ".msh", "a folder of meshes", "a folder of .csv files")
 # How to load a trusted file that can run code; {0} is its path.
 _LOADERS = {
     ".pt": ("torch", "torch.load({0}, weights_only=True)", ".numpy()"),
@@ -59,11 +60,12 @@ def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedD
     """Read data from a file, a dictionary of arrays or an xarray Dataset.
 
     Files: `.npz`; `.mat`; `.h5` and `.hdf5` (needs the extra `hdf5`); `.nc` and `.zarr` (need the extra
-    `xarray`); a folder with `inputs.csv`, `points.csv`, `outputs.csv`. Arrays are called `inputs` (samples,
-    sensors), or `inputs.NAME` where there are several; `points` (points, coordinates); `outputs` (samples,
-    points) or (samples, points, channels). Points (samples, points, coordinates) give `ScatteredData`,
-    everything else `OperatorData`. `keys` gives the names of the arrays where they differ: `read_data("my.mat",
-    keys={"inputs": "a", "points": "x", "outputs": "u"})`.
+    `xarray`); `.vtu`, `.vtk`, `.xdmf` and `.msh` with the fields of all samples, or a folder of them, one for
+    each sample, with a table of parameters (need the extra `mesh`); a folder with `inputs.csv`, `points.csv`,
+    `outputs.csv`. Arrays are called `inputs` (samples, sensors), or `inputs.NAME` where there are several;
+    `points` (points, coordinates); `outputs` (samples, points) or (samples, points, channels). Points (samples,
+    points, coordinates) give `ScatteredData`, everything else `OperatorData`. `keys` gives the names of the
+    arrays where they differ: `read_data("my.mat", keys={"inputs": "a", "points": "x", "outputs": "u"})`.
 
     Several names of `points` are the coordinates of a grid: with `keys={"points": ("x", "t"), ...}` outputs may be
     (samples, x, t), in any order, and with an axis of channels; `keys={"axes": ("t", "x"), ...}` names the axes
@@ -211,6 +213,8 @@ def _read_arrays(source: Any, *, table: str | None = None) -> Labelled:
 
 def _read_path(path: Path) -> dict[str, np.ndarray]:
     suffix = path.suffix.lower()
+    if path.exists() and is_mesh(path):
+        return read_meshes(path)
     if path.is_dir():
         return read_csv_folder(path, titled=("inputs",))
     if not path.exists():

@@ -34,7 +34,7 @@ class Labelled(NamedTuple):
     arrays: dict[str, np.ndarray]
     axes: Mapping[str, tuple[str, ...]] = {}
     units: Mapping[str, str] = {}
-    coordinates: frozenset[str] = frozenset()
+    coordinates: tuple[str, ...] = ()
 
 
 def import_xarray(what: str) -> Any:
@@ -55,7 +55,7 @@ def from_dataset(dataset: Any) -> Labelled:
         {name: np.asarray(variable.values) for name, variable in variables.items()},
         {name: tuple(map(str, variable.dims)) for name, variable in variables.items()},
         _units({name: getattr(variable, "attrs", {}) for name, variable in variables.items()}),
-        frozenset(map(str, dataset.coords)),
+        tuple(map(str, dataset.coords)),
     )
 
 
@@ -91,7 +91,7 @@ def _labelled(found: Mapping[str, tuple[np.ndarray, Labels]]) -> Labelled:
     listed = {word for each in labels.values() for word in str(each.get("coordinates", "")).split()}
     scales = {name for name, dims in axes.items() if dims == (name,)}
     arrays = {name: _unpacked(name, array, labels[name]) for name, (array, _) in found.items()}
-    return Labelled(arrays, axes, _units(labels), frozenset((listed & set(arrays)) | scales))
+    return Labelled(arrays, axes, _units(labels), tuple(name for name in arrays if name in listed | scales))
 
 
 def _units(attributes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
