@@ -60,7 +60,9 @@ def evaluate(
 def predict(
     folder: RunFolder,
     inputs: Annotated[Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), .nc, .zarr or .csv.")],
-    out: Annotated[Path, typer.Option(help="The file to write: .npz, .nc or .zarr.")],
+    out: Annotated[
+        Path, typer.Option(help="The file to write: .npz, .nc, .zarr or .vtu; without an ending a folder of .vtu.")
+    ],
     points: Annotated[
         Path | None, typer.Option(help="Output points, .npz or .csv.", show_default="the training points")
     ] = None,
@@ -79,6 +81,8 @@ def predict(
     Intervals are included if the run has them. Inputs outside the training inputs are marked (is_outlier). Points
     outside the training domain are refused; with --extrapolate they are marked (is_extrapolated), and their
     intervals are NaN.
+
+    Axes, coordinates, names and units in .nc and .zarr are those of training.
 
     Example: trunkfirst predict runs/mine --inputs new.npz --out predicted.npz
     """
