@@ -9,6 +9,7 @@ from helpers import read_file
 from own_problems import Call
 
 import trunkfirst
+from trunkfirst.candidates import encoding_candidates, kernel_encodings
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import DataError
 
@@ -151,6 +152,16 @@ def test_a_table_of_pandas_names_the_inputs():
     assert np.array_equal(data.flat_inputs, A)
     with pytest.raises(DataError, match="expected alpha, beta, gamma; got alpha"):
         operator.predict(table[["alpha"]])
+
+
+def test_names_do_not_change_what_is_tried():
+    values = rng.normal(size=(30, 12))
+    named = OperatorData(
+        {f"p{i}": column[:, None] for i, column in enumerate(values.T)}, X[:, None], values[:, :8]
+    )
+    plain = OperatorData(values, X[:, None], values[:, :8])
+    for options in (kernel_encodings, encoding_candidates):
+        assert options(named) == options(plain)
 
 
 @pytest.mark.usefixtures("no_report")

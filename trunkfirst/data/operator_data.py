@@ -225,13 +225,12 @@ class OperatorData(AbstractData):
     Arrays may be anything that NumPy turns into an array. Everything is checked on construction; a `DataError`
     names the array, the axis and the index that is wrong.
 
-    - `inputs`: an array (samples, sensors), an `InputFunction`, a dictionary of them by name, or a pandas table,
-      whose columns are inputs of one number each;
+    - `inputs`: an array (samples, sensors), an `InputFunction`, a dictionary of them by name, or a pandas table;
     - `points` (points, coordinates) and `outputs` (samples, points) or (samples, points, channels);
     - `point_weights` (points): quadrature weights, scaled to sum to 1; `sample_weights` (samples);
     - `reference_outputs`, in the shape of `outputs`: a finer solution, to measure the error of the outputs;
-    - `triangles` (triangles, 3), or tetrahedra (tetrahedra, 4): a mesh of the points, counted from 0; `labels`
-    (samples) by name, for figures;
+    - `triangles` (triangles, 3), or tetrahedra (tetrahedra, 4): a mesh of the points, counted from 0;
+    - `labels` (samples) by name, for figures;
     - `output_name`, `coordinate_names`, `channel_names` and `units` by name.
 
     >>> import numpy as np
