@@ -11,6 +11,10 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .coordinates import Coordinates as Coordinates
+    from .cross_validation import (
+        CrossValidation as CrossValidation,
+        cross_validate as cross_validate,
+    )
     from .data.data_check import check_data as check_data
     from .data.operator_data import (
         InputFunction as InputFunction,
@@ -94,6 +98,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "coordinates": "Coordinates",
+    "cross_validation": "CrossValidation cross_validate",
     "data.data_check": "check_data",
     "data.operator_data": "InputFunction OperatorData Split",
     "data.read_write": "read_data write_data",

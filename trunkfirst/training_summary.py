@@ -89,7 +89,7 @@ def training_domain(data: AnyData, summary: TrainingSummary) -> TrainingDomain:
     return TrainingDomain(
         points=points,
         coordinate_names=tuple(data.coordinate_names),
-        channel_names=tuple(data.channel_names),
+        channel_names=tuple(data.channel_names) or (data.output_name,),
         units=dict(data.units),
         sensors=tuple(sensors.values()) if set(sensors) == set(data.inputs) else (),
         input_sizes=tuple(f.values.shape[1] for f in data.inputs.values()),

@@ -123,13 +123,17 @@ def compare(
 
 def fit(
     data: Annotated[
-        Path | None, typer.Option(help="Your data: .npz, .mat, .h5 or a folder of CSV files.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Your data: .npz, .mat, .h5, .nc, .zarr, a folder of meshes or of CSV files.", show_default=False
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; must not exist or be empty.")] = Path(
         "runs/fit"
     ),
-    config: Annotated[
-        Path | None, typer.Option(help="Settings in a TOML file; all are optional.", show_default=False)
+    settings_file: Annotated[
+        Path | None,
+        typer.Option("--config", help="Settings in a TOML file; all are optional.", show_default=False),
     ] = None,
     minutes: Annotated[
         float, typer.Option(min=0.1, help="Time allowed; less is used where more cannot pay.")
@@ -146,6 +150,14 @@ def fit(
             "--from", metavar="DIR", help="Add the samples to those of an earlier fit.", show_default=False
         ),
     ] = None,
+    cross_validate: Annotated[
+        bool,
+        typer.Option(
+            "--cross-validate",
+            help="Then fit without each fifth of all samples in turn, in as many minutes as the fit may take, and "
+            "write the errors there to cross_validation.json.",
+        ),
+    ] = False,
     seed: Seed = None,
     settings: Settings = None,
     devices: Devices = None,
@@ -162,6 +174,7 @@ def fit(
 
     Example: trunkfirst fit --data my.npz --out runs/mine
     """
+    from ..cross_validation import cross_validate_run
     from ..data.named_arrays import parse_keys
     from ..files.integrity import verify_run
     from ..runs.config import make_config
@@ -169,10 +182,12 @@ def fit(
     from ..runs.run import run as run_config
     from .resolve import fit_values
 
+    if cross_validate and earlier is not None:
+        raise UsageError("--cross-validate is for the samples of one file; leave out --from")
     is_leader = _join_processes()
     values = fit_values(
         data,
-        config,
+        settings_file,
         minutes=minutes,
         test_share=test_share,
         seed=seed,
@@ -182,11 +197,19 @@ def fit(
     if earlier is not None:
         verify_run(earlier)
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:
+        found = None
         if earlier is None:
-            outcome = run_config(make_config(values), out, reporter=reporter)
+            config = make_config(values)
+            outcome = run_config(config, out, reporter=reporter)
+            found = cross_validate_run(config, out, reporter) if cross_validate else None
         else:
             outcome = fit_more(values, out, earlier, reporter=reporter)
-    return _show_run(outcome, json, quiet) if is_leader else 0
+    if not is_leader:
+        return 0
+    code = _show_run(outcome, json, quiet)
+    for name, value in {} if found is None or json else found.rows().items():
+        say(f"cross-validation, {name}: {value}", quiet=quiet)
+    return code
 
 
 def resume(
