@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from .presets import preset_method as preset_method
     from .problems.generate import make_data as make_data
     from .regressors.active_neurons import ActiveNeurons as ActiveNeurons
+    from .regressors.fourier import FourierBranch as FourierBranch
     from .regressors.network import (
         AutoBranch as AutoBranch,
         BranchNetwork as BranchNetwork,
@@ -121,6 +122,7 @@ _MODULES = {
     "presets": "preset_method",
     "problems.generate": "make_data",
     "regressors.active_neurons": "ActiveNeurons",
+    "regressors.fourier": "FourierBranch",
     "regressors.network": "AutoBranch BranchNetwork JointBranch NetworkBranch",
     "regressors.ridge": "Kernel Linear",
     "regressors.sklearn": "Sklearn",
