@@ -204,7 +204,7 @@ class Search:
         return False
 
     def _fourier(self) -> None:
-        """Fourier layers where the inputs lie on a grid, for a share of the time; the training in the end takes as long."""
+        """Fourier layers where the inputs lie on a grid; the training in the end takes as long."""
         method = self._method
         is_open = isinstance(self._trials, Folds) and self._measured and isinstance(method.inputs, AutoInputs)
         if not is_open or not isinstance(method, TwoStep) or find_grid(self._data) is None:
@@ -311,7 +311,8 @@ class Search:
         """The trunk that a branch needs to know: Fourier layers are projected onto it."""
         if not isinstance(branch, FourierBranch) or not isinstance(self._method, TwoStep):
             return None
-        return self._with_modes(self._method, self._best_error() if self._tried else 0.0).trunk
+        errors = [self._mean(name) for name in self._errors.errors]
+        return self._with_modes(self._method, min(errors, default=0.0)).trunk
 
     def _encoders(self, candidates: Callable[[AnyData], list[AbstractInputs]]) -> list[AbstractInputs]:
         return candidates(self._data) if isinstance(self._method.inputs, AutoInputs) else [self._method.inputs]
@@ -423,14 +424,10 @@ class Search:
 
     def _with_modes(self, method: TwoStep, error: float) -> TwoStep:
         """The method with as many modes as an error asks for, if their number is open."""
-        trunk = method.trunk
-        if (
-            not isinstance(trunk, ModesTrunk)
-            or trunk.width is not None
-            or not isinstance(self._data, OperatorData)
-        ):
+        trunk, data = method.trunk, self._data
+        if not isinstance(trunk, ModesTrunk) or trunk.width is not None or not isinstance(data, OperatorData):
             return method
-        width = suitable_modes(method, self._data, _MODES_SHARE * error)
+        width = suitable_modes(method, data, _MODES_SHARE * error)
         return dc.replace(method, trunk=dc.replace(trunk, width=width))
 
 

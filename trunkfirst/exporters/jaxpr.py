@@ -299,20 +299,20 @@ class _Walk:
         )
         if min(len(free_left), len(free_right)) == 0:
             raise _unknown("a dot_general that is no product of matrices")
-        if len(free_right) > 1 == len(free_left):
-            # Factors exchanged: entries (batch, right, left), which are put back in order.
+        if len(free_right) > 1 and any(right.shape[axis] in self._free for axis in free_right):
+            # A free size cannot be merged. Factors exchanged: entries (batch, right, left), put back in order.
             swapped = self._product(right, left, (inner[::-1], batches[::-1]))
             b, r, n = len(batches[0]), len(free_right), len(swapped.shape)
             return self._transpose(swapped, [*range(b), *range(b + r, n), *range(b, b + r)])
-        summed = math.prod(left.shape[axis] for axis in inner[0])
-        batch, columns = ([right.shape[axis] for axis in axes] for axes in (batches[1], free_right))
+        batch, rows = ([left.shape[axis] for axis in axes] for axes in (batches[0], free_left))
+        summed, columns = ([right.shape[axis] for axis in axes] for axes in (inner[1], free_right))
         left = self._transpose(left, [*batches[0], *free_left, *inner[0]])
-        left = self._reshape(left, (*left.shape[: len(batch) + len(free_left)], summed))
+        # Axes before the last two are those of the batch, or the right factor is one matrix.
+        left = self._reshape(left, (*batch, *([math.prod(rows)] if batch else rows), math.prod(summed)))
         right = self._transpose(right, [*batches[1], *inner[1], *free_right])
-        ones = [1] * (len(free_left) - 1 if batch else 0)
-        right = self._reshape(right, (*batch, *ones, summed, math.prod(columns)))
+        right = self._reshape(right, (*batch, math.prod(summed), math.prod(columns)))
         product = self._apply("matmul", left, right, shape=(*left.shape[:-1], right.shape[-1]))
-        return self._reshape(product, (*left.shape[:-1], *columns))
+        return self._reshape(product, (*batch, *rows, *columns))
 
     def _convolution(self, x: _Term, kernel: _Term, params: dict[str, Any], shape: tuple[int, ...]) -> _Term:
         """Neighbours of each cell are collected and multiplied by a matrix."""
