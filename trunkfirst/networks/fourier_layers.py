@@ -66,7 +66,7 @@ class FourierNetwork(eqx.Module):
     padding: float = eqx.field(static=True)
 
     def __call__(self, v: Float[Array, "samples channels *grid"]) -> Float[Array, "samples fields *grid"]:
-        axes = self._waves(v.shape[2:])
+        axes = self.waves(v.shape[2:])
         v = _in_turn(self.lift, self._with_coordinates(v))
         for layer in self.layers[:-1]:
             v = jax.nn.gelu(layer(v, axes))
@@ -79,7 +79,8 @@ class FourierNetwork(eqx.Module):
         fixed = jnp.asarray(every[~np.array(self.is_periodic)][None], v.dtype)
         return jnp.concatenate([v, jnp.broadcast_to(fixed, (len(v), *fixed.shape[1:]))], axis=1)
 
-    def _waves(self, shape: Sequence[int]) -> "list[Waves]":
+    def waves(self, shape: Sequence[int]) -> "list[Waves]":
+        """The waves along every axis of a grid of this shape."""
         periods = [n * (1.0 if p else 1 + self.padding) for n, p in zip(shape, self.is_periodic, strict=True)]
         last = len(shape) - 1
         each = enumerate(zip(shape, self.modes, periods, strict=True))

@@ -78,7 +78,7 @@ class FourierBranch(AbstractRegressor):
             iterations=self.iterations,
             key=key,
             stage="branch",
-            loss_unit=task.loss_unit,
+            loss_unit=task.loss_unit * float(loss.fixed.scale) ** 2 / task.targets.shape[1],
             on_step=task.on_step,
         )
 
@@ -124,9 +124,10 @@ class FourierBranch(AbstractRegressor):
 
 
 class GridLoss(AbstractObjective):
-    """The square of the mean of |C - Y| over samples, each with the root of its weight, per coefficient.
+    """The square of the mean of |C - Y| over samples, each with the root of its weight.
 
-    In an orthonormal basis and with relative weights that mean is the mean relative error of the fields.
+    In an orthonormal basis and with relative weights that mean is the mean relative error of the fields. The unit
+    is `scale` of the branch: Adam ignores gradients near 1e-8.
     """
 
     fixed: GridBranch
@@ -159,10 +160,10 @@ class GridLoss(AbstractObjective):
 
     def _on(self, rows: Array, parameters: Parameters) -> Float[Array, ""]:
         branch: GridBranch = eqx.combine(parameters, self.fixed)
-        missed = branch(self.inputs[rows]) - self.targets[rows]
-        squares = self.weights[rows] * jnp.mean(missed**2, axis=1)
+        missed = (branch(self.inputs[rows]) - self.targets[rows]) / branch.scale
+        squares = self.weights[rows] * jnp.sum(missed**2, axis=1)
         penalty = self.penalty * jnp.mean(branch.projection**2).astype(squares.dtype) * len(branch.projection)
-        return jnp.mean(jnp.sqrt(squares + _TINY * branch.scale**2)) ** 2 + penalty
+        return jnp.mean(jnp.sqrt(squares + _TINY)) ** 2 + penalty
 
 
 def _grid_of(task: Task) -> InputGrid:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.interpolate import make_interp_spline
 
+from ..data.array_checks import check_length
 from ..data.operator_data import InputFunction, OperatorData
 from ..data.scattered_data import AnyData
 from ..errors import DataError
@@ -133,7 +134,9 @@ def projection(grid: InputGrid, basis: OutputBasis) -> Float[np.ndarray, "values
     for field in range(fields):
         rows = np.flatnonzero(which == field)
         for block in np.split(rows, range(_BLOCK, len(rows), _BLOCK)):
-            found[field] += _interpolation(grid, basis.points[block][:, list(grid.columns)]).T @ basis.dual[block]
+            found[field] += (
+                _interpolation(grid.axes, basis.points[block][:, list(grid.columns)]).T @ basis.dual[block]
+            )
     return found.reshape(-1, found.shape[2])
 
 
@@ -162,10 +165,37 @@ def _rounded(values: np.ndarray) -> np.ndarray:
     return np.round(values / np.where(scale > 0, scale, 1.0))
 
 
-def _interpolation(grid: InputGrid, points: Float[np.ndarray, "points axes"]) -> Float[np.ndarray, "points cells"]:
-    """Splines along every axis: cubic, or linear with fewer than four cells."""
+def _interpolation(
+    axes: Sequence[Float[np.ndarray, " _"]], points: Float[np.ndarray, "points axes"], *, degree: int = 3
+) -> Float[np.ndarray, "points cells"]:
+    """Splines along every axis, of this degree where there are enough cells."""
     found = np.ones((len(points), 1))
-    for x, at in zip(grid.axes, points.T, strict=True):
-        along = make_interp_spline(x, np.eye(len(x)), k=3 if len(x) >= 4 else 1)(at)
+    for x, at in zip(axes, points.T, strict=True):
+        along = make_interp_spline(x, np.eye(len(x)), k=degree if len(x) > degree else 1)(at)
         found = (found[:, :, None] * along[:, None]).reshape(len(points), -1)
     return found
+
+
+def resample(
+    values: Float[np.ndarray, "samples cells"],
+    sensors: Float[np.ndarray, "cells coordinates"],
+    new_sensors: Float[np.ndarray, "new coordinates"],
+) -> Float[np.ndarray, "samples new"]:
+    """Input functions that are given on a grid at other sensors of the same domain, by linear interpolation.
+
+    An operator that was trained on one grid so predicts for inputs on another. Linear functions do not overshoot
+    where inputs jump.
+
+    >>> import numpy as np
+    >>> x = np.linspace(0, 1, 5)[:, None]
+    >>> resample(x.T, x, np.array([[0.125], [0.5]]))
+    array([[0.125, 0.5  ]])
+    """
+    values, sensors, new_sensors = (np.asarray(a, np.float64) for a in (values, sensors, new_sensors))
+    if not is_grid(sensors):
+        raise DataError(
+            f"sensors: {len(sensors)} of them do not form a grid; give all combinations of coordinates"
+        )
+    check_length("values", "cells", values.shape[1], len(sensors), "sensors")
+    axes, order = grid_order(sensors)
+    return values[:, order] @ _interpolation(axes, new_sensors, degree=1).T
