@@ -16,7 +16,7 @@ from ..data.array_checks import evenly
 from ..errors import DataError
 from ..minimisers.adam import OneCycle, draw
 from ..minimisers.loop import AbstractObjective, Minimised, Parameters, minimise
-from ..networks.fourier_layers import GridBranch, make_fourier_network
+from ..networks.fourier_layers import FourierNetwork, GridBranch, make_fourier_network
 from ..settings import Field, kind_field, record
 from .base import AbstractRegressor, Regression, Task
 from .input_grid import InputGrid, patched, projection
@@ -84,19 +84,14 @@ class FourierBranch(AbstractRegressor):
 
     def _start(self, task: Task, *, key: PRNGKeyArray) -> tuple[GridBranch, bool]:
         """The branch before training, and whether its last layer is to be trained."""
-        grid, basis, X = _grid_of(task), task.layout.basis, np.asarray(task.inputs)
-        Y, dtype = np.asarray(task.targets), task.targets.dtype
+        grid, basis, coefficients = _grid_of(task), task.layout.basis, task.targets.shape[1]
         M = None if basis is None else projection(grid, basis)
         grid, M = patched(grid, M, self.patch or _suitable_patch(grid.shape))
         first, last = jr.split(key)
         if is_free := M is None:
             values = _FREE_FIELDS * grid.places.shape[1]
-            channels, rank = 1, Y.shape[1]
-            M = np.asarray(jr.normal(last, (values, rank), _PRECISION)) / values
-        else:
-            channels, rank = Y.shape[1] // M.shape[1], M.shape[1]
-        fields = channels * len(M) // grid.places.shape[1]
-        periods = (basis.periods if basis else None) or (0.0,) * 9
+            M = np.asarray(jr.normal(last, (values, coefficients), _PRECISION)) / values
+        fields = coefficients // M.shape[1] * len(M) // grid.places.shape[1]
         network = make_fourier_network(
             grid.shape,
             len(grid.places),
@@ -104,23 +99,32 @@ class FourierBranch(AbstractRegressor):
             channels=self.channels,
             layers=self.layers,
             modes=self.modes,
-            is_periodic=[bool(periods[k]) for k in grid.columns] if grid.columns else [False] * len(grid.shape),
+            is_periodic=[
+                bool(periods and grid.columns and periods[grid.columns[k]]) for k in range(len(grid.shape))
+            ],
             padding=self.padding,
             dtype=_PRECISION,
             key=first,
         )
-        offset = Y.mean(axis=0)
-        scale = np.sqrt(np.mean(np.sum((Y - offset).reshape(-1, rank) ** 2, axis=1)))
-        return GridBranch(
-            network,
-            jnp.asarray(M, _PRECISION),
-            *(jnp.asarray(a, dtype) for a in _scales(X, grid)),
-            jnp.asarray(offset, dtype),
-            jnp.asarray(scale or 1.0, dtype),
-            jnp.asarray(grid.places, jnp.int32),
-            grid.shape,
-            X.shape[1],
-        ), is_free
+        return _with_scales(network, M, grid, task), is_free
+
+
+def _with_scales(network: FourierNetwork, M: np.ndarray, grid: InputGrid, task: Task) -> GridBranch:
+    """The branch in which inputs and fields have mean 0 and deviation 1: one number for every function."""
+    X, Y, dtype = np.asarray(task.inputs), np.asarray(task.targets), task.targets.dtype
+    offset, deviations = Y.mean(axis=0), np.array([X[:, cells].std() for cells in grid.places])
+    scale = np.sqrt(np.mean(np.sum((Y - offset).reshape(-1, M.shape[1]) ** 2, axis=1)))
+    return GridBranch(
+        network,
+        jnp.asarray(M, _PRECISION),
+        mean=jnp.asarray([X[:, cells].mean() for cells in grid.places], dtype),
+        deviation=jnp.asarray(np.where(deviations > 0, deviations, 1.0), dtype),
+        offset=jnp.asarray(offset, dtype),
+        scale=jnp.asarray(scale or 1.0, dtype),
+        places=jnp.asarray(grid.places, jnp.int32),
+        shape=grid.shape,
+        inputs=X.shape[1],
+    )
 
 
 class GridLoss(AbstractObjective):
@@ -144,6 +148,7 @@ class GridLoss(AbstractObjective):
         X, Y, weights = task.to_device()
         w = jnp.ones(len(X), Y.dtype) if weights is None else weights / jnp.mean(weights)
         logged = jnp.asarray(evenly(len(X), _LOGGED))
+        # What is trained is not among what is fixed.
         penalty = settings.penalty if fixed.projection is None else 0.0
         return cls(fixed, X, Y, w, logged, jnp.asarray(penalty, Y.dtype), min(settings.batch, len(X)))
 
@@ -184,13 +189,6 @@ def _grid_of(task: Task) -> InputGrid:
 def _suitable_patch(shape: Sequence[int]) -> int:
     """2 on large grids: four times as fast on a plane, and as accurate."""
     return 2 if min(shape) >= _LARGE and not any(n % 2 for n in shape) else 1
-
-
-def _scales(inputs: np.ndarray, grid: InputGrid) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation of every function, over samples and cells; 1 for a constant."""
-    means = np.array([inputs[:, cells].mean() for cells in grid.places])
-    deviations = np.array([inputs[:, cells].std() for cells in grid.places])
-    return means, np.where(deviations > 0, deviations, 1.0)
 
 
 def _trained_parts(branch: GridBranch, is_free: bool) -> GridBranch:

@@ -40,6 +40,10 @@ class InputGrid:
         """Cells along every axis."""
         return tuple(map(len, self.axes))
 
+    def is_periodic(self, periods: Sequence[float] | None) -> list[bool]:
+        """Whether each axis is, given the periods of the output coordinates."""
+        return [bool(periods and periods[k]) for k in self.columns] if self.columns else [False] * len(self.axes)
+
 
 @dc.dataclass(frozen=True, eq=False)
 class OutputBasis:
