@@ -271,9 +271,10 @@ class Search:
 
     def _encoders_for(self, branch: AbstractRegressor) -> None:
         """A given branch, with the encoders that are open."""
-        needs_sensors = isinstance(branch, FourierBranch)
-        known = (lambda _: [RawInputs()]) if needs_sensors else encoding_candidates
-        encoders = self._promising(branch, self._encoders(known))
+        encoders: Sequence[AbstractInputs] = self._encoders(encoding_candidates)
+        if isinstance(branch, FourierBranch) and isinstance(self._method.inputs, AutoInputs):
+            encoders = [RawInputs()]  # it needs the values at the sensors
+        encoders = self._promising(branch, encoders)
         self._try(self._options(branch, encoders))
 
     def _promising(

@@ -85,7 +85,8 @@ class OneCycle(AbstractAdam):
         return optax.adamw(self._schedule, weight_decay=self.decay)
 
     def _schedule(self, iteration: ArrayLike) -> Array:
-        return optax.cosine_onecycle_schedule(max(self.iterations, 4), self.peak_rate)(iteration)
+        # With fewer than four iterations there is nothing to rise or fall.
+        return jnp.asarray(optax.cosine_onecycle_schedule(max(self.iterations, 4), self.peak_rate)(iteration))
 
 
 def draw(key: PRNGKeyArray, size: int, batch: int) -> Int[Array, " batch"]:

@@ -62,9 +62,9 @@ class FourierBranch(AbstractRegressor):
     def learn(self, task: Task) -> Regression:
         start, run = jr.split(task.key)
         branch, is_free = self._start(task, key=start)
-        is_trained = _trained_parts(branch, is_free)
-        parameters, fixed = eqx.partition(branch, is_trained)
-        result = self._minimise(GridLoss.of(task, fixed, self), parameters, run, task)
+        parameters, fixed = eqx.partition(branch, _trained_parts(branch, is_free))
+        penalty = self.penalty if is_free else 0.0
+        result = self._minimise(GridLoss.of(task, fixed, penalty, self.batch), parameters, run, task)
         branch = eqx.combine(result.parameters, fixed)
         loss = _mean_square(branch, np.asarray(task.inputs), np.asarray(task.targets))
         seconds = time.perf_counter() - task.begin
@@ -99,9 +99,7 @@ class FourierBranch(AbstractRegressor):
             channels=self.channels,
             layers=self.layers,
             modes=self.modes,
-            is_periodic=[
-                bool(periods and grid.columns and periods[grid.columns[k]]) for k in range(len(grid.shape))
-            ],
+            is_periodic=grid.is_periodic(basis.periods if basis else None),
             padding=self.padding,
             dtype=_PRECISION,
             key=first,
@@ -144,13 +142,11 @@ class GridLoss(AbstractObjective):
     batch: int = eqx.field(static=True)
 
     @classmethod
-    def of(cls, task: Task, fixed: GridBranch, settings: FourierBranch) -> "GridLoss":
+    def of(cls, task: Task, fixed: GridBranch, penalty: float, batch: int) -> "GridLoss":
         X, Y, weights = task.to_device()
         w = jnp.ones(len(X), Y.dtype) if weights is None else weights / jnp.mean(weights)
         logged = jnp.asarray(evenly(len(X), _LOGGED))
-        # What is trained is not among what is fixed.
-        penalty = settings.penalty if fixed.projection is None else 0.0
-        return cls(fixed, X, Y, w, logged, jnp.asarray(penalty, Y.dtype), min(settings.batch, len(X)))
+        return cls(fixed, X, Y, w, logged, jnp.asarray(penalty, Y.dtype), min(batch, len(X)))
 
     @property
     def is_stochastic(self) -> bool:
