@@ -231,3 +231,14 @@ def test_errors_say_what_to_do():
     message = r"needs the values at all 24 sensors, but .* gives 3 features"
     with jax.enable_x64(True), pytest.raises(DataError, match=message):
         method.fit(waves(20, 0), key=jr.key(0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("samples", "is_fourier"), [(200, True), (60, False)], ids=["many", "few"])
+def test_fit_chooses_it_where_it_pays(samples: int, is_fourier: bool):
+    result = trunkfirst.fit(waves(samples, 0), minutes=4)
+    assert isinstance(result.method, TwoStep)
+    assert isinstance(result.method.branch, FourierBranch) == is_fourier
+    held = waves(50, 1)
+    found = result.operator.predict(held.flat_inputs, held.points, interval=0.9)
+    assert 0.7 < np.mean((found.lower <= held.outputs) & (held.outputs <= found.upper)) < 1

@@ -54,7 +54,7 @@ _NETWORKS = ("network", "active-neurons", "fourier")
 _ACCURATE, _NOISE = 1e-6, 0.7
 # A trial of a network takes at most this share of the time left, the training in the end that one.
 _TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
-_FOURIER_SHARE, _MOST_FOURIER_SECONDS = 0.35, 300.0
+_FOURIER_SHARE, _MOST_FOURIER_SECONDS, _FEWEST_FOURIER_SAMPLES = 0.35, 300.0, 100
 _MIN_TRIAL, _MIN_SECONDS, _MIN_TRUNK_SECONDS = 20, 20.0, 60.0
 # The trunk is the limit where the best coefficients still have this share of the error.
 _TRUNK_LIMITS = 0.5
@@ -207,7 +207,8 @@ class Search:
         """Fourier layers where the inputs lie on a grid; the training in the end takes as long."""
         method = self._method
         is_open = isinstance(self._trials, Folds) and self._measured and isinstance(method.inputs, AutoInputs)
-        if not is_open or not isinstance(method, TwoStep) or find_grid(self._data) is None:
+        has_enough = self._data.samples >= _FEWEST_FOURIER_SAMPLES and find_grid(self._data) is not None
+        if not (is_open and has_enough and isinstance(method, TwoStep)):
             return
         if not self._clock.allows("fourier", _MIN_TRUNK_SECONDS):
             return

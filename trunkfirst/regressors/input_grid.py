@@ -40,6 +40,11 @@ class InputGrid:
         """Cells along every axis."""
         return tuple(map(len, self.axes))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the inputs are one function in the order of the grid."""
+        return len(self.places) == 1 and np.array_equal(self.places[0], np.arange(self.places.size))
+
     def is_periodic(self, periods: Sequence[float] | None) -> list[bool]:
         """Whether each axis is, given the periods of the output coordinates."""
         return [bool(periods and periods[k]) for k in self.columns] if self.columns else [False] * len(self.axes)

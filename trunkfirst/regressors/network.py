@@ -90,7 +90,7 @@ class AbstractBranchNetwork:
         self, features: int, layout: InputLayout, *, dtype: np.dtype, key: PRNGKeyArray
     ) -> AbstractBranchFeatures:
         if self.convolution:
-            if layout.grid is None:
+            if layout.grid is None or not layout.grid.is_plain:
                 raise DataError("branch: a convolution needs one input function with a grid_shape")
             *channels, width = self.hidden
             if not channels:
