@@ -37,6 +37,7 @@ from trunkfirst.networks.branches import (
     SkipFeatures,
     StackedBranch,
 )
+from trunkfirst.networks.fourier_layers import GridBranch, make_fourier_network
 from trunkfirst.networks.interpolants import FlatInterpolation, RadialInterpolation
 from trunkfirst.networks.interpolate import interpolate
 from trunkfirst.networks.layers import ACTIVATIONS, Modes, Trunk
@@ -99,6 +100,28 @@ def convolution(*grid: int, channels: tuple[int, ...]) -> Operator:
     cells = math.prod(math.ceil(size / 2 ** len(channels)) for size in grid)
     dense = make_network(cells * channels[-1], 4, activation="gelu")
     return on_features(ConvolutionFeatures(kernels, tuple(normal(n) for n in channels), dense, grid))
+
+
+def fourier(*grid: int, functions: int = 1) -> Operator:
+    """Fourier layers on a grid, the last axis periodic; a second function is a constant."""
+    cells = math.prod(grid)
+    is_periodic = [False] * (len(grid) - 1) + [True]
+    shape = {"channels": 3, "layers": 2, "modes": 2, "is_periodic": is_periodic, "padding": 0.3}
+    with jax.enable_x64(True):
+        network = make_fourier_network(grid, functions, 1, **shape, dtype=np.dtype(float), key=jax.random.key(0))
+    places = np.stack([np.arange(cells)[::-1], np.full(cells, cells)])[:functions]
+    branch = GridBranch(
+        network,
+        normal(cells, RANK),
+        normal(functions),
+        positive(functions),
+        normal(RANK, seed=1),
+        array(2.0),
+        jnp.asarray(places, jnp.int32),
+        grid,
+        12,
+    )
+    return make(branch=branch)
 
 
 def kernel(smoothness: str) -> Operator:
@@ -170,6 +193,9 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "convolution 1d": lambda: convolution(12, channels=(2, 3)),
     "convolution 2d": lambda: convolution(3, 4, channels=(3, 2)),
     "convolution 3d": lambda: convolution(2, 3, 2, channels=(3,)),
+    "fourier 1d": lambda: fourier(12),
+    "fourier 2d": lambda: fourier(3, 4),
+    "fourier 3d": lambda: fourier(2, 3, 1, functions=2),
     "standardise": lambda: make(STANDARD),
     "one sensor": lambda: make(
         Chain((LinearProjection(normal(12, 1)), Standardise(normal(1), positive(1)))), features=1

@@ -35,7 +35,7 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_names():
-    assert problem_names() == (*CLASSES, "random-conductivity")
+    assert problem_names() == (*CLASSES, "random-conductivity", "binary-darcy")
     with pytest.raises(UnknownNameError, match="multiple-inputs"):
         get_problem("nonlinear")
 

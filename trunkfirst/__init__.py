@@ -78,6 +78,8 @@ if TYPE_CHECKING:
     from .presets import preset_method as preset_method
     from .problems.generate import make_data as make_data
     from .regressors.active_neurons import ActiveNeurons as ActiveNeurons
+    from .regressors.fourier import FourierBranch as FourierBranch
+    from .regressors.input_grid import resample as resample
     from .regressors.network import (
         AutoBranch as AutoBranch,
         BranchNetwork as BranchNetwork,
@@ -124,6 +126,8 @@ _MODULES = {
     "presets": "preset_method",
     "problems.generate": "make_data",
     "regressors.active_neurons": "ActiveNeurons",
+    "regressors.fourier": "FourierBranch",
+    "regressors.input_grid": "resample",
     "regressors.network": "AutoBranch BranchNetwork JointBranch NetworkBranch",
     "regressors.ridge": "Kernel Linear",
     "regressors.sklearn": "Sklearn",

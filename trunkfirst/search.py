@@ -26,7 +26,7 @@ from .data.operator_data import OperatorData
 from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
 from .encode import is_relative, make_fields
-from .encoders import AbstractInputs, AutoInputs, Identity, StandardisedInputs
+from .encoders import AbstractInputs, AutoInputs, Identity, RawInputs, StandardisedInputs
 from .errors import SolveError
 from .intervals import HeldOut
 from .method import AbstractMethod
@@ -35,23 +35,26 @@ from .network_trunk import NetworkTrunk
 from .progress import Reporter
 from .records import BASELINES, Baseline, CandidateSettings, Choice
 from .regressors.base import AbstractRegressor
+from .regressors.fourier import FourierBranch
+from .regressors.input_grid import find_grid
 from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
-from .sizing import TRUNK_SHARE, seconds_of_branch, with_sizes, within_minutes
+from .sizing import TRUNK_SHARE, fourier_within, seconds_of_branch, with_sizes, within_minutes
 from .trials import Candidate, Folds, TrainedTrunk
-from .trunks import AutoTrunk
+from .trunks import AbstractTrunk, AutoTrunk
 from .two_step import TwoStep
 
 # Networks are tried with the best encoders; the longer trials are for decays.
 _BEST_ENCODERS, _LONGER = 2, 2.5
 # Among encoders nearly as good as the best, the first in the list: the simplest.
 _NEARLY = 1.2
-_NETWORKS = ("network", "convolution", "active-neurons")
+_NETWORKS = ("network", "active-neurons", "fourier")
 # Below this error nothing that is trained by iterations does better. If the errors with and without a sample in
 # training have this ratio, what is left is noise.
 _ACCURATE, _NOISE = 1e-6, 0.7
 # A trial of a network takes at most this share of the time left, the training in the end that one.
 _TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
+_FOURIER_SHARE, _MOST_FOURIER_SECONDS, _FEWEST_FOURIER_SAMPLES = 0.35, 300.0, 100
 _MIN_TRIAL, _MIN_SECONDS, _MIN_TRUNK_SECONDS = 20, 20.0, 60.0
 # The trunk is the limit where the best coefficients still have this share of the error.
 _TRUNK_LIMITS = 0.5
@@ -142,8 +145,10 @@ class Search:
             self._closed_forms()
             self._fewer_modes()
             if not self._is_finished():
-                self._trained()
-                self._network_trunk()
+                self._fourier()
+                if not isinstance(self._tried[self._best()].branch, FourierBranch):
+                    self._trained()
+                    self._network_trunk()
         else:
             self._encoders_for(self._branch)
             self._fewer_modes()
@@ -210,6 +215,23 @@ class Search:
                 return True
         return False
 
+    def _fourier(self) -> None:
+        """Fourier layers where the inputs lie on a grid; the training in the end takes as long."""
+        method = self._method
+        is_open = isinstance(self._trials, Folds) and self._measured and isinstance(method.inputs, AutoInputs)
+        has_enough = self._data.samples >= _FEWEST_FOURIER_SAMPLES and find_grid(self._data) is not None
+        if not (is_open and has_enough and isinstance(method, TwoStep)):
+            return
+        if not self._clock.allows("fourier", _MIN_TRUNK_SECONDS):
+            return
+        seconds = self._clock.share("fourier", _FOURIER_SHARE, most=_MOST_FOURIER_SECONDS)
+        branch = fourier_within(FourierBranch(), self._data, seconds)
+        if branch is None:
+            self._reporter.say(f"Fourier layers would not learn anything in {seconds:.0f} s: not tried")
+            return
+        self._try(self._options(branch, [RawInputs()]))
+        self._hand_over()
+
     def _trained(self) -> None:
         """Networks, with the encoders that were best for kernels; then other decays and special branches."""
         assert isinstance(self._branch, AutoBranch)
@@ -262,7 +284,10 @@ class Search:
 
     def _encoders_for(self, branch: AbstractRegressor) -> None:
         """A given branch, with the encoders that are open."""
-        encoders = self._promising(branch, self._encoders(encoding_candidates))
+        encoders: Sequence[AbstractInputs] = self._encoders(encoding_candidates)
+        if isinstance(branch, FourierBranch) and isinstance(self._method.inputs, AutoInputs):
+            encoders = [RawInputs()]  # it needs the values at the sensors
+        encoders = self._promising(branch, encoders)
         self._try(self._options(branch, encoders))
 
     def _promising(
@@ -279,7 +304,8 @@ class Search:
 
     def _try_weights(self) -> None:
         best = self._best()
-        if self._tried[best].weights == self._weights:
+        is_long = isinstance(self._tried[best].branch, FourierBranch)
+        if self._tried[best].weights == self._weights and not is_long:
             others = {
                 f"{best}, weights {w}": dc.replace(self._tried[best], weights=w) for w in self._other_weights
             }
@@ -292,7 +318,15 @@ class Search:
     def _options(self, branch: AbstractRegressor, encoders: Sequence[AbstractInputs]) -> dict[str, Candidate]:
         """One branch after each encoder, by name, with the kind of branch where it is to be chosen."""
         prefix = f"{kind_of_branch(branch)}, " if self._is_auto else ""
-        return {f"{prefix}{encoder}": Candidate(encoder, branch, self._weights) for encoder in encoders}
+        trunk = self._trunk_for(branch)
+        return {f"{prefix}{encoder}": Candidate(encoder, branch, self._weights, trunk) for encoder in encoders}
+
+    def _trunk_for(self, branch: AbstractRegressor) -> AbstractTrunk | None:
+        """The trunk that a branch needs to know: Fourier layers are projected onto it."""
+        if not isinstance(branch, FourierBranch) or not isinstance(self._method, TwoStep):
+            return None
+        errors = [self._mean(name) for name in self._errors.errors]
+        return self._with_modes(self._method, min(errors, default=0.0)).trunk
 
     def _encoders(self, candidates: Callable[[AnyData], list[AbstractInputs]]) -> list[AbstractInputs]:
         return candidates(self._data) if isinstance(self._method.inputs, AutoInputs) else [self._method.inputs]
@@ -408,11 +442,16 @@ class Search:
         if not isinstance(self._method, TwoStep):
             return dc.replace(self._method, **changes)
         method = dc.replace(self._method, branch=candidate.branch, **changes)
-        trunk = candidate.trunk or method.trunk
-        if isinstance(trunk, ModesTrunk) and trunk.width is None and isinstance(self._data, OperatorData):
-            width = candidate.modes or suitable_modes(method, self._data, _MODES_SHARE * (error or 0.0))
-            trunk = dc.replace(trunk, width=width)
-        return dc.replace(method, trunk=trunk)
+        method = dc.replace(method, trunk=candidate.trunk or method.trunk)
+        return self._with_modes(method, error or 0.0, candidate.modes)
+
+    def _with_modes(self, method: TwoStep, error: float, count: int | None = None) -> TwoStep:
+        """The method with this number of modes, or as many as an error asks for, if their number is open."""
+        trunk, data = method.trunk, self._data
+        if not isinstance(trunk, ModesTrunk) or trunk.width is not None or not isinstance(data, OperatorData):
+            return method
+        width = count or suitable_modes(method, data, _MODES_SHARE * error)
+        return dc.replace(method, trunk=dc.replace(trunk, width=width))
 
 
 def suitable_modes(method: TwoStep, data: OperatorData, allowed: float) -> int:

@@ -50,7 +50,7 @@ def run(
     """Train an operator on the data of a problem.
 
     Generates the data by finite elements, trains, evaluates and writes a report. Problems:
-    nonlinear-conductivity, discontinuous-conductivity, multiple-inputs, random-conductivity.
+    nonlinear-conductivity, discontinuous-conductivity, multiple-inputs, random-conductivity, binary-darcy.
 
     Example: trunkfirst run nonlinear-conductivity --iterations 5000
     """

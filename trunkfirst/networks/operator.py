@@ -41,6 +41,7 @@ from .branches import (
     SkipFeatures,
     StackedBranch,
 )
+from .fourier_layers import FourierNetwork, GridBranch, Pointwise, SpectralLayer
 from .interpolants import FlatInterpolation, GridSpline, RadialInterpolation, SimplexInterpolation
 from .layers import AbstractFunctions, Modes, Perceptron, Trunk, count_parameters
 from .storage import read_operator, write_operator
@@ -55,11 +56,13 @@ Fields: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples point
 _BLOCK_NUMBERS = 2**24
 # The classes that a model file may name; "Coordinates" and "Coefficients" were their names in version 0.1.
 _NETWORKS = (Trunk, Modes, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
+_ON_GRIDS = (GridBranch, FourierNetwork, SpectralLayer, Pointwise)
 _FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
 _ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, Chain, Parallel)
 _INTERPOLATIONS = (GridSpline, SimplexInterpolation, FlatInterpolation, RadialInterpolation)
 _OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, *_INTERPOLATIONS)
-PARTS: dict[str, type] = {part.__name__: part for part in (*_NETWORKS, *_FEATURES, *_ENCODERS, *_OTHERS)}
+_ALL = (*_NETWORKS, *_ON_GRIDS, *_FEATURES, *_ENCODERS, *_OTHERS)
+PARTS: dict[str, type] = {part.__name__: part for part in _ALL}
 PARTS |= dict.fromkeys(("Coordinates", "Coefficients", "QuadratureProjection"), LinearProjection)
 
 
@@ -240,7 +243,8 @@ class Operator(eqx.Module):
         expand = _expand if isinstance(self.branch, PredictOnlyBranch) else _expand_compiled
         with jax.enable_x64(self.dtype == jnp.float64):
             basis = eqx.filter_jit(Operator.basis)(bare, places)
-            blocks = _blocks(len(rows), len(basis) * (self.channels or 1))
+            numbers = self.branch.numbers if isinstance(self.branch, GridBranch) else 0
+            blocks = _blocks(len(rows), max(len(basis) * (self.channels or 1), numbers))
             return np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
 
     def is_outside(self, points: Points) -> np.ndarray:

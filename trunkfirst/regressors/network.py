@@ -91,13 +91,13 @@ class AbstractBranchNetwork:
         self, features: int, layout: InputLayout, *, dtype: np.dtype, key: PRNGKeyArray
     ) -> AbstractBranchFeatures:
         if self.convolution:
-            if layout.grid_shape is None:
+            if layout.grid is None or not layout.grid.is_plain:
                 raise DataError("branch: a convolution needs one input function with a grid_shape")
             *channels, width = self.hidden
             if not channels:
                 raise SettingError("branch.convolution needs channels before the last width: hidden=[16, 32, 128]")
             return make_convolution(
-                layout.grid_shape, channels, width, activation=self.activation, dtype=dtype, key=key
+                layout.grid.shape, channels, width, activation=self.activation, dtype=dtype, key=key
             )
         if self.product:
             if len(layout.groups) < 2:
