@@ -70,6 +70,16 @@ _PROBLEMS = {
         {"iterations": 1_000, "starts": 2},
         {"iterations": 400, "ridge": 1e-3, "skip": True, "decay": 1e-4},
     ),
+    # Fronts that move: known exactly, not in the paper.
+    **dict.fromkeys(
+        ("riemann", "riemann-strong", "burgers-front"),
+        _Problem(
+            {"hidden": (60, 60, 60), "width": 60, **_TANH},
+            {"hidden": (100, 100), **_TANH},
+            {"iterations": 1_000, "starts": 2},
+            {"iterations": 500, "ridge": 1e-4},
+        ),
+    ),
 }
 
 
