@@ -133,7 +133,7 @@ class Fields(AbstractFields):
     factor: Float[np.ndarray, "rank points"] | None = None
     """The thin factor of the outputs with the roots of all weights in it, where it is known already."""
     mesh: Mesh | None = None
-    inputs: Float[np.ndarray, "samples features"] | None = None
+    inputs: Float[np.ndarray, "samples encoded"] | None = None
     """The encoded inputs, for trunks that depend on them."""
 
     def weighted_outputs(self) -> Float[np.ndarray, "rows points"]:
@@ -161,8 +161,6 @@ class Fields(AbstractFields):
         )
 
     def solve(self, trunk: AbstractFunctions, ridge: float) -> Float[np.ndarray, "rows functions"]:
-        if trunk.depends_on_input:
-            return self._solve_each(trunk, ridge)
         dtype, points = trunk.dtype, self._points_of(trunk)
         roots = np.sqrt(mean_one(self.point_weights, len(points)))
 
@@ -177,16 +175,6 @@ class Fields(AbstractFields):
         part, parts = process_shard()
         own = blocks[part::parts] or [slice(0, 0)]
         return np.asarray(solve_ridge_in_blocks(lambda: map(rows, own), ridge)).T
-
-    def _solve_each(self, trunk: AbstractFunctions, ridge: float) -> Float[np.ndarray, "rows functions"]:
-        """Least squares of every sample in functions of its own."""
-        roots = np.sqrt(mean_one(self.point_weights, len(self.points)))
-        channels, solved = self.channels or 1, np.empty((self.rows, trunk.count))
-        for sample, Phi in enumerate(self.functions_by_sample(trunk)):
-            rows = slice(sample * channels, (sample + 1) * channels)
-            weighted = jnp.asarray(Phi * roots[:, None])
-            solved[rows] = np.asarray(_solve(weighted, jnp.asarray((self.outputs[rows] * roots).T), ridge)).T
-        return solved
 
     def functions_by_sample(
         self, trunk: AbstractFunctions, samples: Int[np.ndarray, " some"] | None = None

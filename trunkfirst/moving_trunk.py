@@ -9,7 +9,7 @@ solved for: variable projection, as in the paper's step 1 with A in the place of
 
 import dataclasses as dc
 import time
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -20,6 +20,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from pydantic import PositiveInt
 
+from .data.scattered_data import AnyData
+from .encoders import AbstractInputs, PrincipalInputs, StandardisedInputs
 from .errors import UsageError
 from .fields import AbstractFields, Fields, TrunkResult, mean_one
 from .linear.low_rank import principal_directions
@@ -34,10 +36,12 @@ from .trunks import AbstractTrunk
 
 # More features than this are summarised: z are then a few numbers of them.
 _FEW_FEATURES = 4
+_PRINCIPAL = 16
 _LATENT_HIDDEN, _BRANCH_HIDDEN = 32, 16
 # Values that a stage of the search looks at; of more, every sample has its own random points.
 _MOST_VALUES = 100_000
 _STAGES, _FEWEST_POINTS = 4, 64
+_USUAL_ITERATIONS = 1500
 _STOPPING = Stopping(patience=300, stuck=100)
 
 
@@ -49,6 +53,8 @@ class MovingTrunk(AbstractTrunk):
     are faster and better there.
     """
 
+    sees_inputs: ClassVar[bool] = True
+
     width: int = Field(default=4, ge=1, description="N, the number of functions besides the constant")
     fronts: int = Field(default=4, ge=1, description="surfaces across which functions may jump")
     hidden: tuple[PositiveInt, ...] = Field(
@@ -56,7 +62,9 @@ class MovingTrunk(AbstractTrunk):
     )
     numbers: int = Field(default=4, ge=1, description="numbers of an input with many features that functions see")
     minimiser: Minimiser = LBFGS()
-    iterations: int = Field(default=2000, ge=1, description="iterations of the minimiser, at most")
+    iterations: int | None = Field(
+        default=None, ge=1, description="iterations of the minimiser, at most; by the time allowed if left out"
+    )
     ridge: float = Field(default=1e-4, gt=0, description="ridge of B, from which the coefficients come")
     kind: Literal["moving"] = kind_field("moving")
 
@@ -116,6 +124,7 @@ class MovingTrunk(AbstractTrunk):
     ) -> Minimised:
         """Stages with fresh points where there are more than a search looks at; one stage otherwise."""
         stages = 1 if fields.outputs.size <= _MOST_VALUES else _STAGES
+        iterations = self.iterations or _USUAL_ITERATIONS
         result, entries = None, ()
         for stage, stage_key in enumerate(jr.split(key, stages), start=1):
             problem = moving_problem(fields, self.ridge, dtype, key=stage_key)
@@ -127,7 +136,7 @@ class MovingTrunk(AbstractTrunk):
                 problem,
                 parameters,
                 self.minimiser,
-                iterations=max(self.iterations * stage // stages, stage),
+                iterations=max(iterations * stage // stages, stage),
                 key=stage_key,
                 state=state,
                 stage="trunk" if stage == 1 else f"trunk, points {stage}",
@@ -143,6 +152,14 @@ class MovingTrunk(AbstractTrunk):
 
 def _network(architecture: tuple[int, ...], dtype: np.dtype, key: PRNGKeyArray) -> Perceptron:
     return make_perceptron(architecture, activation="tanh", initialisation="xavier", dtype=dtype, key=key)
+
+
+def moving_inputs(data: AnyData) -> AbstractInputs:
+    """The encoder for a trunk that moves: few numbers; logarithms where one of them varies threefold."""
+    if data.flat_inputs.shape[1] > 8:
+        return PrincipalInputs(min(_PRINCIPAL, data.samples, data.flat_inputs.shape[1]))
+    low, high = data.flat_inputs.min(axis=0), data.flat_inputs.max(axis=0)
+    return StandardisedInputs("log") if ((low > 0) & (high > 3 * low)).any() else StandardisedInputs()
 
 
 class Coupled(eqx.Module):
