@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import trunkfirst
+from trunkfirst import search, sizing
+from trunkfirst.data.fixed_functions import fixed_functions
 from trunkfirst.encode import encode
+from trunkfirst.error_budget import error_budget, nearest_samples
 from trunkfirst.errors import UsageError
-from trunkfirst.exporters.jaxpr import trace
 from trunkfirst.fields import Fields
 from trunkfirst.fitting import fit_method
 from trunkfirst.minimisers.loop import AbstractObjective
@@ -27,13 +29,13 @@ METHOD = trunkfirst.TwoStep(TRUNK, trunkfirst.Kernel(), inputs=trunkfirst.Standa
 
 def bumps(samples: int, *, channels: bool = False) -> trunkfirst.OperatorData:
     """A bump whose place, and a step whose height and place, depend on one number."""
-    a = np.linspace(0, 1, samples)[:, None]
+    a = (np.arange(samples)[:, None] + 0.5) / samples
     bump = np.exp(-(((X - 0.25 - 0.5 * a) / 0.1) ** 2))
     step = (1 + a) * np.tanh(20 * (X - 0.3 - 0.4 * a))
     return trunkfirst.OperatorData(a, X[:, None], np.stack([bump, step], axis=2) if channels else bump)
 
 
-TRAIN, TEST = bumps(40), bumps(13)
+TRAIN, TEST = bumps(40), bumps(12)  # no input is in both
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +84,6 @@ def test_saved_and_loaded(operator: Operator, tmp_path: Path):
     )
 
 
-def test_exported_graph(operator: Operator):
-    values = trace(operator).evaluate(TEST.flat_inputs, TEST.points, np.float64)
-    assert np.allclose(values, operator.predict(TEST.flat_inputs, TEST.points), rtol=0, atol=1e-12)
-
-
 def test_orthonormal_over_samples_and_points_together(operator: Operator):
     with jax.enable_x64(True):
         features = operator.features(TRAIN.flat_inputs)
@@ -95,7 +92,7 @@ def test_orthonormal_over_samples_and_points_together(operator: Operator):
 
 
 def test_channels_share_the_functions():
-    train, test = bumps(40, channels=True), bumps(13, channels=True)
+    train, test = bumps(40, channels=True), bumps(12, channels=True)
     trained = fit_method(train, METHOD).operator
     found = trunkfirst.evaluate(trained, test)
     assert trained.rank == 3
@@ -133,3 +130,49 @@ def test_scattered_samples_are_refused():
     scattered = trunkfirst.scattered_from_lists(TRAIN.flat_inputs, points, list(TRAIN.outputs))
     with pytest.raises(UsageError, match=r"trunk.kind = network"):
         fit_method(scattered, METHOD)
+
+
+def test_the_error_budget_adds_up(operator: Operator):
+    """With the functions of every sample, and of the nearest training sample its own."""
+    nearest = TRAIN.take(nearest_samples(TEST, TRAIN))
+    budget = error_budget(operator, TEST, TEST, nearest=(nearest, nearest))
+    optimum = trunkfirst.evaluate(operator, TEST).optimal_errors
+    assert np.allclose(np.sqrt(budget.trunk / budget.size)[:, 0], optimum, rtol=1e-6)
+    assert np.allclose(budget.remainder, 0, atol=1e-9 * budget.total.max())
+    assert budget.nearest_sample is not None
+    own = error_budget(operator, nearest, nearest)
+    assert np.allclose(budget.nearest_sample.training, own.branch, rtol=1e-6, atol=1e-12 * own.size.max())
+
+
+def steps(samples: int) -> trunkfirst.OperatorData:
+    """A jump that moves."""
+    a, x = np.random.default_rng(0).uniform(0, 1, (samples, 1)), np.linspace(0, 1, 150)
+    return trunkfirst.OperatorData(a, x[:, None], np.where(x < 0.2 + 0.6 * a, 1.0 + a, 0.2))
+
+
+def test_fixed_functions_are_counted():
+    found = fixed_functions(steps(100))
+    assert found is not None
+    assert found.features_move
+    assert "features move" in " ".join(trunkfirst.check_data(steps(100)).sentences)
+    a, x = np.random.default_rng(1).uniform(0, 1, (100, 1)), np.linspace(0, 1, 150)
+    noise = np.random.default_rng(2).normal(size=(100, 150))
+    for smooth in (np.sin(6 * x * a), np.sin(6 * x * a) + 0.05 * noise, np.exp(-(((x - 0.5 * a) / 0.1) ** 2))):
+        found = fixed_functions(trunkfirst.OperatorData(a, x[:, None], smooth))
+        assert found is not None
+        assert not found.features_move
+
+
+@pytest.mark.slow
+def test_fit_finds_that_features_move(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search, "_MIN_SECONDS", np.inf)  # no networks
+    monkeypatch.setattr(search, "anisotropic_encodings", lambda *_: [])
+    monkeypatch.setattr(sizing, "_MAX_ITERATIONS", 200)
+    result = trunkfirst.fit(steps(120), minutes=60)
+    assert isinstance(result.method, trunkfirst.TwoStep)
+    assert isinstance(result.method.trunk, MovingTrunk)
+    assert result.chosen.choice is not None
+    errors = result.chosen.choice.errors
+    assert errors[result.chosen.choice.name] == min(errors.values())
+    found = result.operator.predict(steps(10).flat_inputs, interval=0.9)
+    assert np.isfinite(found.upper).all()

@@ -41,7 +41,7 @@ def fixed_functions(data: OperatorData) -> FixedFunctions | None:
     """Errors of modes of every second sample on the others; None for too few samples or points."""
     samples = evenly(data.samples, _MOST_SAMPLES)
     points = evenly(len(data.points), _MOST_POINTS)
-    if len(samples) < _FEWEST_SAMPLES or len(points) <= _MANY:
+    if len(samples) < _FEWEST_SAMPLES or len(points) < 3 * _MANY:
         return None
     outputs = data.outputs[samples][:, points].reshape(len(samples), len(points), -1)
     found = [_errors(outputs[..., channel]) for channel in range(outputs.shape[2])]
