@@ -8,6 +8,7 @@ solved for: variable projection, as in the paper's step 1 with A in the place of
 """
 
 import dataclasses as dc
+import functools as ft
 import time
 from typing import ClassVar, Literal
 
@@ -189,8 +190,15 @@ def moving_problem(
         points, weights = points[places], np.take_along_axis(weights, places, axis=1)
         values = np.take_along_axis(values, places[..., None], axis=1)
     rows = mean_one(fields.sample_weights, samples * channels).reshape(samples, channels)
-    arrays = (jnp.asarray(array, dtype) for array in (points, fields.inputs, values, weights, rows))
-    return MovingProblem(*arrays, ridge)
+    on_device = ft.partial(jnp.asarray, dtype=dtype)
+    return MovingProblem(
+        on_device(points),
+        on_device(fields.inputs),
+        on_device(values),
+        on_device(weights),
+        on_device(rows),
+        on_device(ridge),
+    )
 
 
 class MovingProblem(AbstractObjective):

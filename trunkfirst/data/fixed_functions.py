@@ -33,8 +33,12 @@ class FixedFunctions:
 
     def in_words(self) -> str:
         """The sentence of `data check`."""
-        number = "more functions than these samples give" if self.needed is None else f"N = {self.needed:,}"
-        return f"features move, or are rough: fixed functions need {number} for 1 %"
+        need = (
+            "no number of fixed functions made of these samples reaches"
+            if self.needed is None
+            else (f"fixed functions need N = {self.needed:,} for")
+        )
+        return f"features move, or are rough: {need} 1 %"
 
 
 def fixed_functions(data: OperatorData) -> FixedFunctions | None:
