@@ -41,6 +41,7 @@ from trunkfirst.networks.fourier_layers import GridBranch, make_fourier_network
 from trunkfirst.networks.interpolants import FlatInterpolation, RadialInterpolation
 from trunkfirst.networks.interpolate import interpolate
 from trunkfirst.networks.layers import ACTIVATIONS, Modes, Trunk
+from trunkfirst.networks.moving import Latent, MovingFunctions
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
 
@@ -172,6 +173,19 @@ def on_a_line() -> Operator:
     return dc.replace(make(), trunk=Modes(functions), transform=normal(3, RANK, seed=3))
 
 
+def moving(*, channels: int | None = None, latent: bool = True) -> Operator:
+    """Functions of two coordinates and of the input, of which they see three numbers or all of it."""
+    numbers = 3 if latent else 12
+    trunk = MovingFunctions(
+        make_network(2 + numbers, 5, 4, activation="tanh", seed=1),
+        normal(4, seed=2),
+        make_network(2 + numbers + 8, 5, 5, activation="tanh", seed=3),
+        numbers,
+        Latent(normal(12, 3), make_network(12, 4, 3, activation="tanh", seed=4)) if latent else None,
+    )
+    return dc.replace(make(STANDARD, channels=channels), trunk=trunk)
+
+
 LAYERS = LayerFeatures(make_network(12, 5, 4, seed=3))
 STANDARD = Standardise(normal(12), array([np.inf, *positive(11).tolist()]))
 SIDES = Boundary((-1.0, -1.0), (1.0, 2.0), ((0, True), (1, False)), 0.7)
@@ -215,6 +229,8 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "smooth triangles": lambda: between(grid=False, smooth=True, periods=(2.0, 0.0)),
     "radial": radial,
     "on a line": on_a_line,
+    "moving": ft.partial(moving, latent=False),
+    "moving channels": ft.partial(moving, channels=3),
     "channels": ft.partial(make, channels=3),
     "scale": lambda: mapped(channels=None, boundary=None, is_positive=False),
     "boundary": lambda: mapped(channels=None, boundary=SIDES, is_positive=False),

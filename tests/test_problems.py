@@ -35,7 +35,8 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_names():
-    assert problem_names() == (*CLASSES, "random-conductivity", "binary-darcy")
+    others = ("random-conductivity", "binary-darcy", "riemann", "riemann-strong", "burgers-front")
+    assert problem_names() == (*CLASSES, *others)
     with pytest.raises(UnknownNameError, match="multiple-inputs"):
         get_problem("nonlinear")
 

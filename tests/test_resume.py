@@ -47,6 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "two-step": {"inputs": "auto"},
     "everything chosen": {"inputs": "auto", "branch": {"kind": "auto", "network": NETWORK}, "weights": "auto"},
     "intervals": {"intervals": True},
+    "moving": {"trunk": {"kind": "moving", "hidden": [6], "fronts": 2, "width": 2, "iterations": 80}},
     "monolithic": {
         "method": {
             "kind": "monolithic",

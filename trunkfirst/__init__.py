@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         Monolithic as Monolithic,
         MonolithicProjected as MonolithicProjected,
     )
+    from .moving_trunk import MovingTrunk as MovingTrunk
     from .network_trunk import (
         NetworkTrunk as NetworkTrunk,
         SeparateTrunks as SeparateTrunks,
@@ -119,6 +120,7 @@ _MODULES = {
     "minimisers.lbfgs": "LBFGS",
     "minimisers.loop": "Stopping",
     "modes": "ModesTrunk",
+    "moving_trunk": "MovingTrunk",
     "monolithic": "Monolithic MonolithicProjected",
     "network_trunk": "NetworkTrunk SeparateTrunks",
     "networks.operator": "Operator Prediction load save",

@@ -108,9 +108,11 @@ def encode(data: AnyData, method: Encodings, dtype: np.dtype) -> EncodedData:
     coordinates = method.coordinates.fit(data, dtype)
     encoder = in_precision(method.inputs.fit(data), dtype)
     rows = channel_weights(data, is_relative(method, output))
+    inputs = encoded(encoder, data.flat_inputs, dtype)
+    fields = with_periods(make_fields(data, coordinates, output, rows), method.coordinates, data)
     return EncodedData(
-        fields=with_periods(make_fields(data, coordinates, output, rows), method.coordinates, data),
-        inputs=encoded(encoder, data.flat_inputs, dtype),
+        fields=dc.replace(fields, inputs=inputs) if isinstance(fields, Fields) else fields,
+        inputs=inputs,
         layout=input_layout(data, encoder),
         sample_weights=None if rows is None else jnp.asarray(rows.mean(axis=1), dtype),
         dtype=dtype,

@@ -22,6 +22,7 @@ from .candidates import (
 from .checkpoints import remember
 from .clock import Clock
 from .comparison import Comparison
+from .data.fixed_functions import fixed_functions
 from .data.operator_data import OperatorData
 from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
@@ -31,6 +32,7 @@ from .errors import SolveError
 from .intervals import HeldOut
 from .method import AbstractMethod
 from .modes import ModesTrunk, principal_modes
+from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk
 from .progress import Reporter
 from .records import BASELINES, Baseline, CandidateSettings, Choice
@@ -56,6 +58,8 @@ _ACCURATE, _NOISE = 1e-6, 0.7
 _TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
 _FOURIER_SHARE, _MOST_FOURIER_SECONDS, _FEWEST_FOURIER_SAMPLES = 0.35, 300.0, 100
 _MIN_TRIAL, _MIN_SECONDS, _MIN_TRUNK_SECONDS = 20, 20.0, 60.0
+# A moving trunk is trained for this share of the time left, and as long again on all samples.
+_MOVING_SHARE, _MAX_MOVING_SECONDS = 0.3, 600.0
 # The trunk is the limit where the best coefficients still have this share of the error.
 _TRUNK_LIMITS = 0.5
 # What the modes that are left out may add, as a share of the error.
@@ -145,6 +149,7 @@ class Search:
             self._closed_forms()
             self._fewer_modes()
             if not self._is_finished():
+                self._moving_trunk()
                 self._fourier()
                 if not isinstance(self._tried[self._best()].branch, FourierBranch):
                     self._trained()
@@ -269,6 +274,24 @@ class Search:
         assert isinstance(method, TwoStep)
         self._try({f"{best}, network trunk": dc.replace(base, trunk=method.trunk)})
 
+    def _moving_trunk(self) -> None:
+        """Functions that move with the input, where the errors of fixed ones fall like a power of their number."""
+        if not (self._is_trunk_open and self._measured and isinstance(self._data, OperatorData)):
+            return
+        fixed = fixed_functions(self._data)
+        if fixed is None or not fixed.features_move:
+            return
+        self._reporter.say(fixed.in_words())
+        if not self._clock.allows("moving trunk", _MIN_TRUNK_SECONDS):
+            return
+        minutes = self._clock.share("moving trunk", _MOVING_SHARE, most=_MAX_MOVING_SECONDS) / 60
+        base = Candidate(moving_inputs(self._data), Kernel(), self._weights)
+        method = dc.replace(self._method_of(base, None), trunk=MovingTrunk())
+        method = within_minutes(method, self._data, minutes / TRUNK_SHARE)
+        assert isinstance(method, TwoStep)
+        self._try({f"moving trunk, {base.inputs}": dc.replace(base, trunk=method.trunk)})
+        self._hand_over()
+
     @property
     def _trials_folds(self) -> Folds:
         assert isinstance(self._trials, Folds)
@@ -329,7 +352,11 @@ class Search:
         return self._with_modes(self._method, min(errors, default=0.0)).trunk
 
     def _encoders(self, candidates: Callable[[AnyData], list[AbstractInputs]]) -> list[AbstractInputs]:
-        return candidates(self._data) if isinstance(self._method.inputs, AutoInputs) else [self._method.inputs]
+        if not isinstance(self._method.inputs, AutoInputs):
+            return [self._method.inputs]
+        # A trunk that sees the inputs would have to be trained anew with every encoder.
+        sees_inputs = isinstance(self._method, TwoStep) and self._method.trunk.sees_inputs
+        return [moving_inputs(self._data)] if sees_inputs else candidates(self._data)
 
     def _try(self, options: Mapping[str, Candidate], longer: float = 1.0) -> None:
         most = int(longer * self._trial_iterations)

@@ -16,11 +16,12 @@ from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, ScatteredData
 from .distributed.processes import broadcast_value
 from .encode import encode
-from .encoders import RawInputs, StandardisedInputs
+from .encoders import AutoInputs, RawInputs, StandardisedInputs
 from .linear.low_rank import trunk_limit
 from .method import AbstractMethod
 from .minimisers.loop import minimise, raise_if_interrupted
 from .modes import ModesTrunk
+from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .regressors.fourier import FourierBranch
 from .regressors.network import AutoBranch
@@ -96,6 +97,11 @@ def within_minutes(method: AbstractMethod, data: AnyData, minutes: float) -> Abs
     if not isinstance(method, TwoStep):
         return method
     trunk = method.trunk.each if isinstance(method.trunk, SeparateTrunks) else method.trunk
+    if isinstance(trunk, MovingTrunk) and trunk.iterations is None:
+        seconds = _journalled("moving trunk", lambda: _seconds_of_moving(method, trunk, data))
+        count = _two_digits(int(TRUNK_SHARE * 60 * minutes / seconds))
+        iterations = max(_MIN_ITERATIONS, min(_MAX_ITERATIONS, count))
+        return dc.replace(method, trunk=dc.replace(trunk, iterations=iterations))
     if not isinstance(trunk, NetworkTrunk) or trunk.iterations is not None:
         return method
     times = data.channels if isinstance(method.trunk, SeparateTrunks) else 1
@@ -166,6 +172,18 @@ def _seconds_of_branch(branch: AutoBranch, coefficients: int, data: AnyData) -> 
         fitted = network.fit(inputs, jnp.asarray(targets), key=jr.key(0))
     raise_if_interrupted(fitted.status)
     first, last = fitted.history[min(_WARM_UP, len(fitted.history) - 2)], fitted.history[-1]
+    return (last.seconds - first.seconds) / max(last.iteration - first.iteration, 1)
+
+
+def _seconds_of_moving(method: TwoStep, trunk: MovingTrunk, data: AnyData) -> float:
+    weights = "relative" if method.weights == "auto" else method.weights
+    inputs = moving_inputs(data) if isinstance(method.inputs, AutoInputs) else method.inputs
+    plain = dc.replace(method, inputs=inputs, weights=weights)
+    with jax.enable_x64(True):
+        fields = encode(data, plain, plain.dtype).fields
+        short = dc.replace(trunk, iterations=_WARM_UP + _TIMED)
+        steps = short.fit(fields, dtype=plain.dtype, key=jr.key(0)).history
+    first, last = next(step for step in steps if step.iteration >= _WARM_UP), steps[-1]
     return (last.seconds - first.seconds) / max(last.iteration - first.iteration, 1)
 
 

@@ -372,9 +372,10 @@ class TrainedTrunk:
         changes = {"inputs": candidate.inputs, "branch": candidate.branch, "weights": candidate.weights}
         method = dc.replace(self._method, **changes)
         with jax.enable_x64(True):
-            known = self._step1.get(method.weights)
+            seen = f"{method.weights} {method.inputs if method.trunk.sees_inputs else ''}"
+            known = self._step1.get(seen)
             found = method.fit(self._train, key=jr.key(self._seed), on_step=self._on_step, trunk_result=known)
         raise_if_interrupted(found.status)
         assert found.trunk_result is not None
-        self._step1[method.weights] = found.trunk_result
+        self._step1[seen] = found.trunk_result
         return found.operator

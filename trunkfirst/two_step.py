@@ -17,6 +17,7 @@ from .linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
 from .method import AbstractMethod, Trained, named_key, trunk_diagnostics
 from .minimisers.loop import OnStep, worst_status
 from .modes import ModesTrunk
+from .moving_trunk import MovingTrunk
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .networks.layers import count_parameters
 from .regressors.active_neurons import ActiveNeurons
@@ -28,7 +29,7 @@ from .settings import Field, OneOf, kind_field, record
 from .stream import encode_stream
 from .trunks import AbstractTrunk, AutoTrunk, JointTrunk
 
-_TRUNKS = OneOf(AutoTrunk, ModesTrunk, NetworkTrunk, JointTrunk, SeparateTrunks)
+_TRUNKS = OneOf(AutoTrunk, ModesTrunk, NetworkTrunk, MovingTrunk, JointTrunk, SeparateTrunks)
 _BRANCHES = OneOf(AutoBranch, NetworkBranch, JointBranch, ActiveNeurons, Kernel, Linear, FourierBranch)
 # A file has no None: "none" is the paper's two-step method without QR.
 _WITHOUT = pydantic.BeforeValidator(lambda value: None if value in ("none", {"kind": "none"}) else value)

@@ -49,8 +49,9 @@ def run(
 ) -> int:
     """Train an operator on the data of a problem.
 
-    Generates the data by finite elements, trains, evaluates and writes a report. Problems:
-    nonlinear-conductivity, discontinuous-conductivity, multiple-inputs, random-conductivity, binary-darcy.
+    Generates the data, trains, evaluates and writes a report. Problems: nonlinear-conductivity,
+    discontinuous-conductivity, multiple-inputs, random-conductivity, binary-darcy, riemann, riemann-strong,
+    burgers-front.
 
     Example: trunkfirst run nonlinear-conductivity --iterations 5000
     """

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..encoders import Identity
 from ..errors import PredictOnlyError, UsageError
 from ..networks.branches import PredictOnlyBranch
 from ..networks.operator import Operator
@@ -97,14 +98,41 @@ def _jaxprs(operator: Operator, samples: int, points: int) -> list[tuple[Any, ..
 
     with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):
         inputs, at = rows(samples, operator.sensors), rows(points, operator.trunk.coordinates)
-        coefficients, c = jax.make_jaxpr(operator.coefficients, return_shape=True)(inputs)
-        basis, b = jax.make_jaxpr(operator.basis, return_shape=True)(at)
-        outputs = jax.make_jaxpr(operator.fields)(c, b, at)
+        functions = _moving(operator) if operator.trunk.depends_on_input else _fixed(operator)
+        coefficients, c = jax.make_jaxpr(functions[0], return_shape=True)(inputs)
+        basis, b = jax.make_jaxpr(functions[1], return_shape=True)(at)
+        outputs = jax.make_jaxpr(functions[2])(c, b, at)
     return [
         (coefficients, "coefficients", "inputs"),
         (basis, "basis", "points"),
         (outputs, "outputs", "coefficients", "basis", "points"),
     ]
+
+
+def _fixed(operator: Operator) -> tuple[Callable[..., Any], ...]:
+    return operator.coefficients, operator.basis, operator.fields
+
+
+def _moving(operator: Operator) -> tuple[Callable[..., Any], ...]:
+    """Functions that depend on the input are computed with the outputs.
+
+    The coefficients are followed by the encoded input, and (1, encoded point) is in the place of the basis.
+    """
+    bare = dc.replace(operator, trunk=operator.trunk.after(Identity()), domain=None)
+    count = operator.rank * (operator.channels or 1)
+
+    def coefficients(inputs: jax.Array) -> jax.Array:
+        features = operator.features(inputs)
+        return jnp.concatenate([operator.branch(features), features], axis=1)
+
+    def basis(points: jax.Array) -> jax.Array:
+        y = operator.trunk.encoder(points)
+        return jnp.concatenate([jnp.ones_like(y[:, :1]), y], axis=1)
+
+    def outputs(c: jax.Array, b: jax.Array, points: jax.Array) -> jax.Array:
+        return operator.fields(c[:, :count], bare.basis(b[:, 1:], c[:, count:]), points)
+
+    return coefficients, basis, outputs
 
 
 class _Value(NamedTuple):

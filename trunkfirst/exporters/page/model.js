@@ -46,7 +46,16 @@ function makeModel(content) {
   const outlierScore = makeOutlierScore(content.novelty, Array.from({ length: rows }, (_, row) => inputsOf(seenRow(row))));
   const coefficientsOf = (inputs) => operator.coefficients(np.array([1, inputs.length], inputs)).data;
 
+  // Functions that depend on the input have no table: the operator computes them at all points.
+  const all = unpack(content.points), encoded = rank ? null : operator.basis(all);
+
+  function movingField(coefficients, channel) {
+    const values = operator.outputs(np.array([1, coefficients.length], coefficients), encoded, all).data;
+    return Float64Array.from({ length: points }, (_, p) => values[p * scale.length + channel]);
+  }
+
   function fieldOf(coefficients, channel) {
+    if (!rank) return movingField(coefficients, channel);
     const field = new Float64Array(points);
     for (let r = 0; r < rank; r++) {
       const factor = coefficients[channel * rank + r], start = r * points;
