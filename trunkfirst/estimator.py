@@ -124,7 +124,8 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _method(self) -> TwoStep:
         parts: Any = (self.trunk, self.branch)
-        inputs: Any = StandardisedInputs(self.encoder) if self.encoder in _FUNCTIONS else self.encoder
+        inputs: Any = self.encoder
+        inputs = StandardisedInputs(inputs) if inputs in _FUNCTIONS else inputs
         weights: Any = self.weights
         return TwoStep(*parts, inputs=inputs, weights=weights)
 

@@ -115,7 +115,8 @@ def _independent_coordinates(points: Float[np.ndarray, "points coordinates"]) ->
     size = np.abs(centred).max(axis=0)
     is_constant = size <= SAME * np.abs(points).max(axis=0)
     scaled = np.where(is_constant, 0.0, centred / np.where(is_constant, 1.0, size))
-    _, R, order = scipy.linalg.qr(scaled, mode="economic", pivoting=True)
+    factors: Any = scipy.linalg.qr(scaled, mode="r", pivoting=True)
+    R, order = factors
     sizes = np.abs(np.diag(R))
     return sorted(order[: max(int((sizes > _FLAT * sizes[0]).sum()), 1)].tolist())
 
