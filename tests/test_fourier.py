@@ -2,6 +2,7 @@
 
 import dataclasses as dc
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import pytest
 import trunkfirst
 from trunkfirst.checkpoints import keep_checkpoints
 from trunkfirst.data.operator_data import InputFunction, OperatorData
+from trunkfirst.data.sharded_data import write_shards
 from trunkfirst.encoders import PrincipalInputs, RawInputs
 from trunkfirst.errors import DataError
 from trunkfirst.modes import ModesTrunk
@@ -136,7 +138,7 @@ def waves(samples: int, seed: int, n: int = 24) -> OperatorData:
     return OperatorData({"f": InputFunction(f, x[:, None])}, x[:, None], (1 + x) * np.sin(2 * f))
 
 
-def fit(data: OperatorData, branch: FourierBranch | Kernel = SMALL) -> Operator:
+def fit(data: Any, branch: FourierBranch | Kernel = SMALL) -> Operator:
     method = TwoStep(ModesTrunk(), branch, inputs=RawInputs(), weights="relative")
     with jax.enable_x64(True):
         return method.fit(data, key=jr.key(0)).operator
@@ -198,6 +200,13 @@ def test_an_interrupted_training_resumes_to_the_bit(tmp_path: Path):
             again = method.fit(data, key=jr.key(0)).operator
     for a, b in zip(jax.tree.leaves(whole.branch), jax.tree.leaves(again.branch), strict=True):
         assert np.array_equal(a, b)
+
+
+def test_data_in_shards(tmp_path: Path):
+    data, short = waves(40, 4), dc.replace(SMALL, iterations=20, channels=4)
+    shards = write_shards([data.take(slice(k, k + 10)) for k in range(0, 40, 10)], tmp_path / "shards")
+    each = [fit(samples, short).predict(data.flat_inputs[:3], data.points) for samples in (data, shards)]
+    assert np.allclose(*each, atol=1e-3 * np.abs(data.outputs).max())
 
 
 def test_channels_and_a_time_that_the_input_lacks():
