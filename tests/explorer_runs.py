@@ -1,5 +1,6 @@
 """Run folders around untrained operators, with names that try to break out of a page."""
 
+import dataclasses as dc
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from trunkfirst.files.integrity import write_manifest
 from trunkfirst.files.npz import write_npz
 from trunkfirst.files.text_files import write_json
 from trunkfirst.networks.layers import Trunk
+from trunkfirst.networks.moving import MovingFunctions
 from trunkfirst.networks.operator import Operator, save
 from trunkfirst.outputs import Boundary, OutputMap
 from trunkfirst.runs.evaluation_arrays import evaluation_arrays
@@ -92,7 +94,21 @@ def space() -> tuple[Operator, OperatorData]:
     return operator, data_for(operator, inputs, RNG.uniform(-1, 1, (60, 3)))
 
 
-MAKERS = {"numbers": numbers, "logarithm": logarithm, "functions": functions, "space": space}
+def moving() -> tuple[Operator, OperatorData]:
+    """Functions that depend on the input have no table."""
+    operator = make(2, 2, ("a", "b"), channels=2, output=mapped())
+    levels, network = (
+        make_network(4, 6, 3, activation="tanh", seed=4),
+        make_network(10, 6, 6, activation="tanh", seed=5),
+    )
+    with jax.enable_x64(True):
+        trunk = MovingFunctions(levels, jnp.ones(3), network, 2)
+    inputs = {name: InputFunction(RNG.uniform(1, 2, (20, 1))) for name in ("a", "b")}
+    operator = dc.replace(operator, trunk=trunk)
+    return operator, data_for(operator, inputs, RNG.uniform((0, -1), (2, 1), (40, 2)), channel_names=("u", "v"))
+
+
+MAKERS = {"numbers": numbers, "logarithm": logarithm, "functions": functions, "space": space, "moving": moving}
 
 
 def write_run(folder: Path, operator: Operator, data: OperatorData, *, tested: bool = True) -> None:

@@ -37,9 +37,11 @@ from trunkfirst.networks.branches import (
     SkipFeatures,
     StackedBranch,
 )
+from trunkfirst.networks.fourier_layers import GridBranch, make_fourier_network
 from trunkfirst.networks.interpolants import FlatInterpolation, RadialInterpolation
 from trunkfirst.networks.interpolate import interpolate
 from trunkfirst.networks.layers import ACTIVATIONS, Modes, Trunk
+from trunkfirst.networks.moving import Latent, MovingFunctions
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
 
@@ -101,6 +103,28 @@ def convolution(*grid: int, channels: tuple[int, ...]) -> Operator:
     return on_features(ConvolutionFeatures(kernels, tuple(normal(n) for n in channels), dense, grid))
 
 
+def fourier(*grid: int, functions: int = 1) -> Operator:
+    """Fourier layers on a grid, the last axis periodic; a second function is a constant."""
+    cells = math.prod(grid)
+    is_periodic = [False] * (len(grid) - 1) + [True]
+    shape = {"channels": 3, "layers": 2, "modes": 2, "is_periodic": is_periodic, "padding": 0.3}
+    with jax.enable_x64(True):
+        network = make_fourier_network(grid, functions, 1, **shape, dtype=np.dtype(float), key=jax.random.key(0))
+    places = np.stack([np.arange(cells)[::-1], np.full(cells, cells)])[:functions]
+    branch = GridBranch(
+        network,
+        normal(cells, RANK),
+        normal(functions),
+        positive(functions),
+        normal(RANK, seed=1),
+        array(2.0),
+        jnp.asarray(places, jnp.int32),
+        grid,
+        12,
+    )
+    return make(branch=branch)
+
+
 def kernel(smoothness: str) -> Operator:
     centres = np.concatenate([INPUTS[:3], np.asarray(normal(6, 12))])  # distance 0 is among them
     branch = KernelBranch(array(centres), normal(9, RANK), normal(RANK), array(3.0), smoothness, 0.0)
@@ -149,6 +173,19 @@ def on_a_line() -> Operator:
     return dc.replace(make(), trunk=Modes(functions), transform=normal(3, RANK, seed=3))
 
 
+def moving(*, channels: int | None = None, latent: bool = True) -> Operator:
+    """Functions of two coordinates and of the input, of which they see three numbers or all of it."""
+    numbers = 3 if latent else 12
+    trunk = MovingFunctions(
+        make_network(2 + numbers, 5, 4, activation="tanh", seed=1),
+        normal(4, seed=2),
+        make_network(2 + numbers + 8, 5, 5, activation="tanh", seed=3),
+        numbers,
+        Latent(normal(12, 3), make_network(12, 4, 3, activation="tanh", seed=4)) if latent else None,
+    )
+    return dc.replace(make(STANDARD, channels=channels), trunk=trunk)
+
+
 LAYERS = LayerFeatures(make_network(12, 5, 4, seed=3))
 STANDARD = Standardise(normal(12), array([np.inf, *positive(11).tolist()]))
 SIDES = Boundary((-1.0, -1.0), (1.0, 2.0), ((0, True), (1, False)), 0.7)
@@ -170,6 +207,9 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "convolution 1d": lambda: convolution(12, channels=(2, 3)),
     "convolution 2d": lambda: convolution(3, 4, channels=(3, 2)),
     "convolution 3d": lambda: convolution(2, 3, 2, channels=(3,)),
+    "fourier 1d": lambda: fourier(12),
+    "fourier 2d": lambda: fourier(3, 4),
+    "fourier 3d": lambda: fourier(2, 3, 1, functions=2),
     "standardise": lambda: make(STANDARD),
     "one sensor": lambda: make(
         Chain((LinearProjection(normal(12, 1)), Standardise(normal(1), positive(1)))), features=1
@@ -189,6 +229,8 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "smooth triangles": lambda: between(grid=False, smooth=True, periods=(2.0, 0.0)),
     "radial": radial,
     "on a line": on_a_line,
+    "moving": ft.partial(moving, latent=False),
+    "moving channels": ft.partial(moving, channels=3),
     "channels": ft.partial(make, channels=3),
     "scale": lambda: mapped(channels=None, boundary=None, is_positive=False),
     "boundary": lambda: mapped(channels=None, boundary=SIDES, is_positive=False),

@@ -73,7 +73,7 @@ def test_numpy(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize(
     "name",
-    ["activation silu", "kernel 5/2", "convolution 2d", "boundary of channels", "cubic grid", "smooth triangles"],
+    ["activation silu", "kernel 5/2", "fourier 2d", "boundary of channels", "cubic grid", "smooth triangles"],
 )
 def test_stablehlo(name: str):
     pytest.importorskip("flatbuffers", reason="flatbuffers is not installed")

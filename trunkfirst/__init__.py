@@ -11,6 +11,10 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .coordinates import Coordinates as Coordinates
+    from .cross_validation import (
+        CrossValidation as CrossValidation,
+        cross_validate as cross_validate,
+    )
     from .data.data_check import check_data as check_data
     from .data.operator_data import (
         InputFunction as InputFunction,
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
         Monolithic as Monolithic,
         MonolithicProjected as MonolithicProjected,
     )
+    from .moving_trunk import MovingTrunk as MovingTrunk
     from .network_trunk import (
         NetworkTrunk as NetworkTrunk,
         SeparateTrunks as SeparateTrunks,
@@ -74,6 +79,8 @@ if TYPE_CHECKING:
     from .presets import preset_method as preset_method
     from .problems.generate import make_data as make_data
     from .regressors.active_neurons import ActiveNeurons as ActiveNeurons
+    from .regressors.fourier import FourierBranch as FourierBranch
+    from .regressors.input_grid import resample as resample
     from .regressors.network import (
         AutoBranch as AutoBranch,
         BranchNetwork as BranchNetwork,
@@ -94,6 +101,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "coordinates": "Coordinates",
+    "cross_validation": "CrossValidation cross_validate",
     "data.data_check": "check_data",
     "data.operator_data": "InputFunction OperatorData Split",
     "data.read_write": "read_data write_data",
@@ -112,6 +120,7 @@ _MODULES = {
     "minimisers.lbfgs": "LBFGS",
     "minimisers.loop": "Stopping",
     "modes": "ModesTrunk",
+    "moving_trunk": "MovingTrunk",
     "monolithic": "Monolithic MonolithicProjected",
     "network_trunk": "NetworkTrunk SeparateTrunks",
     "networks.operator": "Operator Prediction load save",
@@ -119,6 +128,8 @@ _MODULES = {
     "presets": "preset_method",
     "problems.generate": "make_data",
     "regressors.active_neurons": "ActiveNeurons",
+    "regressors.fourier": "FourierBranch",
+    "regressors.input_grid": "resample",
     "regressors.network": "AutoBranch BranchNetwork JointBranch NetworkBranch",
     "regressors.ridge": "Kernel Linear",
     "regressors.sklearn": "Sklearn",

@@ -15,6 +15,7 @@ from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .encoders import AutoInputs
 from .errors import DataError, SettingError
+from .memory import memory_in_words
 from .method import AbstractMethod
 from .modes import ModesTrunk, has_modes
 from .network_trunk import NetworkTrunk
@@ -41,6 +42,7 @@ def is_open(method: AbstractMethod) -> bool:
     return is_auto or not has_trunk or isinstance(method.inputs, AutoInputs) or method.weights == "auto"
 
 
+@memory_in_words()
 def choose(
     method: AbstractMethod,
     data: RunData,

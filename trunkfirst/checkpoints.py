@@ -30,6 +30,8 @@ from safetensors import SafetensorError
 from .errors import CorruptFileError, FolderInUseError, OutputNotWritableError
 from .files.integrity import atomic_write
 
+LOCK = ".lock"
+"""The file by which a process holds a folder."""
 _MAGIC = b"trunkfirst checkpoint 1\n"
 _SEAL_BYTES = 64
 _current: ContextVar["Journal | None"] = ContextVar("journal", default=None)
@@ -325,7 +327,7 @@ def lock_folder(folder: Path) -> Generator[None]:
     Raises:
         FolderInUseError: Another process holds the lock.
     """
-    path = folder / ".lock"
+    path = folder / LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:

@@ -9,6 +9,7 @@ first and last part nearly cancel.
 """
 
 import dataclasses as dc
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -21,9 +22,9 @@ from scipy.spatial import KDTree
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .encode import make_fields
-from .errors import DataError
-from .evaluation import predict_at
-from .linear.orthonormalise import SVD, Orthonormal
+from .errors import DataError, UsageError
+from .evaluation import inputs_of, predict_at
+from .linear.orthonormalise import SVD, Orthonormal, projection
 from .networks.operator import Operator
 from .outputs import is_free
 
@@ -118,13 +119,16 @@ def error_budget(
     `DataError` where the samples do not match, the points are too few, or predictions are not finite.
     """
     _check(operator, test, at_sensors)
-    step = max(1, _BLOCK // (len(test.points) * test.channels))
+    moves = operator.trunk.depends_on_input
+    step = 1 if moves else max(1, _BLOCK // (len(test.points) * test.channels))
     with jax.enable_x64(True):
-        frame = _frame(operator, test, at_sensors)
+        shared = None if moves else _frame(operator, test, at_sensors)
         blocks: list[ErrorBudget] = []
         for start in range(0, test.samples, step):
-            rows = slice(start, start + step)
-            blocks.append(_block(frame, *(data.take(rows) for data in (test, at_sensors, *(nearest or ())))))
+            given = [data.take(slice(start, start + step)) for data in (test, at_sensors, *(nearest or ()))]
+            # A basis that depends on the input is that of the sample, and of the nearest sample its own.
+            frames = [shared or _frame(operator, *pair) for pair in (given[:2], given[2:]) if pair]
+            blocks.append(_block(frames, *given))
     return _concatenated(blocks)
 
 
@@ -150,6 +154,21 @@ def trunk_basis(operator: Operator, data: OperatorData) -> Orthonormal:
     return SVD()(values, point_weights=weights)
 
 
+def trunk_projection(
+    operator: Operator, data: OperatorData, rows: Float[np.ndarray, "rows points"]
+) -> Float[np.ndarray, "rows points"]:
+    """The projection of `rows`, those of the samples of `data` at its free points, onto the span of the basis."""
+    if not operator.trunk.depends_on_input:
+        return _onto(operator, data, rows)
+    parts = np.split(rows, data.samples)
+    return np.concatenate([_onto(operator, data.take([k]), part) for k, part in enumerate(parts)])
+
+
+def _onto(operator: Operator, data: OperatorData, rows: np.ndarray) -> np.ndarray:
+    weights = free_basis(operator, data)[1]
+    return projection(rows, trunk_basis(operator, data).values, point_weights=weights)
+
+
 def free_basis(
     operator: Operator, data: OperatorData
 ) -> tuple[Float[np.ndarray, "free functions"], Float[np.ndarray, " free"] | None]:
@@ -157,11 +176,16 @@ def free_basis(
 
     Where an output map fixes boundary values, these points are left out and its factor is in the weights. Compiled
     as in `Operator.predict`, so that predictions are in the span to the last bits: where functions are nearly
-    dependent, another order of the same operations changes the span by more than rounding.
+    dependent, another order of the same operations changes the span by more than rounding. Where it depends on the
+    input, `data` have one sample.
     """
     weights = make_fields(data.take(np.arange(1)), operator.trunk.encoder, operator.output, None).point_weights
+    if operator.trunk.depends_on_input and data.samples > 1:
+        raise UsageError("the functions of the trunk depend on the input: no basis is that of all samples")
     with jax.enable_x64(operator.dtype == np.float64):
-        values = np.asarray(eqx.filter_jit(Operator.basis)(operator, data.points), np.float64)
+        features = operator.features(inputs_of(data)) if operator.trunk.depends_on_input else None
+        values = np.asarray(eqx.filter_jit(Operator.basis)(operator, data.points, features), np.float64)
+        values = values if features is None else values[0]
     return values[is_free(data.points, operator.output)], weights
 
 
@@ -225,7 +249,10 @@ def _by_channel(outputs: Float[np.ndarray, "samples points ..."]) -> Values:
     return outputs if outputs.ndim == 3 else outputs[..., None]
 
 
-def _block(frame: _Frame, test: OperatorData, at_sensors: OperatorData, *nearest: OperatorData) -> ErrorBudget:
+def _block(
+    frames: Sequence[_Frame], test: OperatorData, at_sensors: OperatorData, *nearest: OperatorData
+) -> ErrorBudget:
+    frame = frames[0]
     truth, reference = _by_channel(test.outputs), at_sensors.reference_outputs
     best, seen, predicted = frame.projected(test), frame.sensed(at_sensors), frame.predicted(test)
     finer = None if reference is None else frame.sensed(dc.replace(at_sensors, outputs=reference))
@@ -238,7 +265,7 @@ def _block(frame: _Frame, test: OperatorData, at_sensors: OperatorData, *nearest
         cross=2 * np.einsum("kpc,kpc,p->kc", best - seen, seen - predicted, frame.weights),
         size=frame.squares(truth),
         data=None if finer is None else frame.squares(seen - finer),
-        nearest_sample=_nearest_sample(frame, best, predicted, *nearest) if nearest else None,
+        nearest_sample=_nearest_sample(frames[1], best, predicted, *nearest) if nearest else None,
     )
 
 

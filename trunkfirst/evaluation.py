@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from .data.array_checks import unit_of
 from .data.data_display import html_table
@@ -16,7 +16,7 @@ from .data.sample_weights import relative_weights
 from .data.scattered_data import AnyData, ScatteredData
 from .encode import make_fields
 from .encoders import AbstractEncoder, Identity
-from .fields import Fields, trunk_values
+from .fields import Fields, functions_of, trunk_values
 from .linear.low_rank import principal_directions
 from .linear.orthonormalise import SVD, projection, relative_errors
 from .networks.operator import Operator
@@ -127,12 +127,19 @@ def evaluate(operator: Operator, data: AnyData) -> Evaluation:
 
 def predict_at(operator: Operator, data: AnyData) -> Outputs:
     """Predictions at the points of `data`; where a sample of scattered data has no point, at 0."""
-    functions = {name: function.values for name, function in data.inputs.items()}
-    # Several input functions may come in another order than in training; a single one may have any name.
-    inputs = functions if len(functions) > 1 else data.flat_inputs
+    inputs = inputs_of(data)
     if isinstance(data, OperatorData):
         return operator.values_at(inputs, data.points)
     return operator.predict_scattered(inputs, np.nan_to_num(data.points), extrapolate=True)
+
+
+def inputs_of(data: AnyData) -> dict[str, np.ndarray] | np.ndarray:
+    """The inputs as an operator takes them.
+
+    Several input functions may come in another order than in training; a single one may have any name.
+    """
+    functions = {name: function.values for name, function in data.inputs.items()}
+    return functions if len(functions) > 1 else data.flat_inputs
 
 
 def _field_errors(predictions: Outputs, outputs: Outputs, data: AnyData) -> Float[np.ndarray, "samples channels"]:
@@ -157,17 +164,36 @@ def conditional_optimum(operator: Operator, data: AnyData) -> Outputs:
     """
     with jax.enable_x64(operator.dtype == np.float64):
         fields = make_fields(data, operator.trunk.encoder, operator.output, None)
-        # The points of the fields are encoded already.
-        functions = trunk_values(operator.trunk.after(Identity()), fields.points, operator.dtype)
-        features = functions if operator.transform is None else functions @ np.asarray(operator.transform)
-        features = features.astype(float, copy=False)
+        features = operator.features(inputs_of(data))
         if isinstance(fields, ScatteredFields):
-            coefficients = _scattered_least_squares(features, fields).reshape(data.samples, -1)
-            return operator.scattered_fields(coefficients, np.nan_to_num(data.points))
+            coefficients = _scattered_least_squares(operator, fields, features).reshape(data.samples, -1)
+            return operator.scattered_fields(coefficients, np.nan_to_num(data.points), features)
         assert isinstance(fields, Fields)
-        basis = SVD()(features, point_weights=fields.point_weights)
-        best = projection(fields.outputs, basis.values, point_weights=fields.point_weights)
-        return _physical(operator, best, data)
+        if not operator.trunk.depends_on_input:
+            return _physical(operator, _projected(_basis_at(operator, fields.points), fields), data)
+        each = [
+            _projected(_basis_at(operator, fields.points, features[sample : sample + 1]), fields.of_sample(sample))
+            for sample in range(data.samples)
+        ]
+        return _physical(operator, np.concatenate(each), data)
+
+
+def _basis_at(
+    operator: Operator, points: Float[np.ndarray, "points features"], features: Array | None = None
+) -> Float[np.ndarray, "points rank"]:
+    """The basis at points that are encoded already; where it depends on the input, that of the one given."""
+    bare = operator.trunk.after(Identity())
+    if features is None:
+        values = trunk_values(bare, points, operator.dtype)
+    else:
+        values = np.asarray(functions_of(bare, jnp.asarray(points, operator.dtype), features)[0])
+    values = values if operator.transform is None else values @ np.asarray(operator.transform)
+    return values.astype(float, copy=False)
+
+
+def _projected(basis: Float[np.ndarray, "points rank"], fields: Fields) -> Float[np.ndarray, "rows points"]:
+    values = SVD()(basis, point_weights=fields.point_weights).values
+    return projection(fields.outputs, values, point_weights=fields.point_weights)
 
 
 def _physical(operator: Operator, rows: Float[np.ndarray, "rows free"], data: AnyData) -> Outputs:
@@ -182,14 +208,17 @@ def _physical(operator: Operator, rows: Float[np.ndarray, "rows free"], data: An
 
 
 def _scattered_least_squares(
-    features: Float[np.ndarray, "points rank"], fields: ScatteredFields
+    operator: Operator, fields: ScatteredFields, features: Array
 ) -> Float[np.ndarray, "rows rank"]:
     channels = fields.channels or 1
-    best = np.empty((fields.rows, features.shape[1]))
-    for row, u in enumerate(fields.outputs):
-        places, weights = fields.places[row // channels], fields.weights[row // channels]
-        roots = np.sqrt(weights)[:, None]
-        best[row] = np.linalg.lstsq(features[places] * roots, u * roots[:, 0], rcond=1e-12)[0]
+    shared = None if operator.trunk.depends_on_input else _basis_at(operator, fields.points)
+    best = np.empty((fields.rows, operator.rank))
+    for sample, (places, weights) in enumerate(zip(fields.places, fields.weights, strict=True)):
+        basis = _basis_at(operator, fields.points, features[sample : sample + 1]) if shared is None else shared
+        roots, rows = np.sqrt(weights)[:, None], slice(sample * channels, (sample + 1) * channels)
+        for row in range(rows.start, rows.stop):
+            u = fields.outputs[row] * roots[:, 0]
+            best[row] = np.linalg.lstsq(basis[places] * roots, u, rcond=1e-12)[0]
     return best
 
 

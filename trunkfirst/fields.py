@@ -7,7 +7,7 @@ at points of their own.
 import abc
 import dataclasses as dc
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .data.array_checks import evenly
 from .distributed.mesh import shard_rows
 from .distributed.processes import process_shard
 from .linear.blocked_qr import row_blocks
@@ -75,7 +76,7 @@ class Mesh:
     """Where fields are given, in physical coordinates; a period of 0 stands for a coordinate without one."""
 
     points: Float[np.ndarray, "points coordinates"]
-    triangles: Int[np.ndarray, "triangles 3"] | None = None
+    triangles: Int[np.ndarray, "triangles corners"] | None = None
     periods: tuple[float, ...] | None = None
 
 
@@ -132,6 +133,8 @@ class Fields(AbstractFields):
     factor: Float[np.ndarray, "rank points"] | None = None
     """The thin factor of the outputs with the roots of all weights in it, where it is known already."""
     mesh: Mesh | None = None
+    inputs: Float[np.ndarray, "samples encoded"] | None = None
+    """The encoded inputs, for trunks that depend on them."""
 
     def weighted_outputs(self) -> Float[np.ndarray, "rows points"]:
         """The outputs, or their factor, with the roots of all weights in them."""
@@ -173,7 +176,21 @@ class Fields(AbstractFields):
         own = blocks[part::parts] or [slice(0, 0)]
         return np.asarray(solve_ridge_in_blocks(lambda: map(rows, own), ridge)).T
 
+    def functions_by_sample(
+        self, trunk: AbstractFunctions, samples: Int[np.ndarray, " some"] | None = None
+    ) -> Iterator[Float[np.ndarray, "points functions"]]:
+        """Phi of one sample after the other, for a trunk that depends on the input."""
+        assert self.inputs is not None
+        points = jnp.asarray(self.points, trunk.dtype)
+        for features in self.inputs if samples is None else self.inputs[samples]:
+            yield np.asarray(functions_of(trunk, points, jnp.asarray(features[None], trunk.dtype))[0])
+
     def loss(self, trunk: AbstractFunctions, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
+        if trunk.depends_on_input:
+            shape = (-1, self.channels or 1)
+            parts = zip(A.reshape(*shape, A.shape[1]), self.outputs.reshape(*shape, len(self.points)), strict=True)
+            each = zip(parts, self.functions_by_sample(trunk), strict=True)
+            return float(np.mean([np.mean(np.abs(a @ Phi.T - u) ** p) for (a, u), Phi in each]))
         return plain_loss(A, trunk_values(trunk, self._points_of(trunk), A.dtype), self.outputs, p=p)
 
     def basis(self, step1: TrunkResult, orthonormalise: AbstractOrthonormaliser | None) -> Basis:
@@ -183,6 +200,8 @@ class Fields(AbstractFields):
             return Basis(step1.coefficients, None, found.squared_length, found.condition, found)
         if orthonormalise is None:
             return Basis(step1.coefficients, None, 1.0, None)
+        if step1.trunk.depends_on_input:
+            return self._basis_of_all(step1, orthonormalise)
         features = trunk_values(step1.trunk, self._points_of(step1.trunk), step1.coefficients.dtype)
         found = orthonormalise(features, point_weights=self.point_weights, targets=self.outputs)
         if step1.is_projected:
@@ -190,6 +209,16 @@ class Fields(AbstractFields):
         else:
             targets = step1.coefficients @ found.coordinates.T
         return Basis(targets, found.transform, found.squared_length, found.condition, found)
+
+    def _basis_of_all(self, step1: TrunkResult, orthonormalise: AbstractOrthonormaliser) -> Basis:
+        """One transform for all inputs: orthonormal in the mean over points and samples together."""
+        assert self.inputs is not None
+        some = evenly(len(self.inputs), max(_MAX_NUMBERS // (len(self.points) * step1.trunk.count), 1))
+        features = np.concatenate(list(self.functions_by_sample(step1.trunk, some)))
+        weights = np.tile(mean_one(self.point_weights, len(self.points)), len(some))
+        found = orthonormalise(features, point_weights=weights / weights.sum())
+        length = found.squared_length / (1 if orthonormalise.unit_columns else len(some))
+        return Basis(step1.coefficients @ found.coordinates.T, found.transform, length, found.condition)
 
     def _points_of(self, trunk: AbstractFunctions) -> Float[np.ndarray, "points _"]:
         """The points as the trunk takes them: modes are functions of the physical coordinates."""
@@ -208,6 +237,12 @@ class Fields(AbstractFields):
 
     def only(self, channel: int) -> "Fields":
         return dc.replace(self, **rows_of_channel(self, channel))
+
+    def of_sample(self, sample: int) -> "Fields":
+        """The rows of one sample, without weights of samples."""
+        channels = self.channels or 1
+        rows = slice(sample * channels, (sample + 1) * channels)
+        return dc.replace(self, outputs=self.outputs[rows], sample_weights=None, factor=None, inputs=None)
 
 
 def rows_of_channel(fields: AbstractFields, channel: int) -> dict[str, Any]:
@@ -299,3 +334,13 @@ def with_identity_output(layers: Perceptron, like: Trunk) -> Trunk:
 
 
 _solve = eqx.filter_jit(solve_ridge)
+
+
+@eqx.filter_jit
+def functions_of(
+    trunk: AbstractFunctions,
+    points: Float[Array, "points coordinates"],
+    features: Float[Array, "samples features"],
+) -> Float[Array, "samples points functions"]:
+    """The functions of a trunk that depends on the input, compiled."""
+    return trunk.functions(points, features)

@@ -26,7 +26,7 @@ from .evaluation import Evaluation, evaluate, kernel_baseline, predict_at
 from .fields import TrunkResult
 from .intervals import HeldOut, Intervals, conformal_intervals
 from .linear.orthonormalise import SVD
-from .memory import check_memory, stream_bytes
+from .memory import check_memory, memory_in_words, stream_bytes
 from .method import AbstractMethod, Trained
 from .minimisers.loop import OnStep, Status
 from .modes import ModesTrunk
@@ -168,6 +168,7 @@ def _finish(
     )
 
 
+@memory_in_words()
 def fit_method(
     data: AnyData | ShardedData,
     method: AbstractMethod,
@@ -237,11 +238,12 @@ def precision_warnings(method: AbstractMethod, trained: Trained, data: AnyData) 
     """
     if method.precision == "double" or isinstance(method, Monolithic):
         return []
+    is_fixed = not trained.operator.trunk.depends_on_input
     condition = trained.diagnostics["trunk"]["condition"]
-    if condition is None:
+    if condition is None and is_fixed:
         points = data.points if isinstance(data, OperatorData) else data.pooled()[0]
         condition = SVD()(np.asarray(trained.operator.basis(points), np.float64)).condition
-    if condition < _MAX_CONDITION_SINGLE:
+    if condition is None or condition < _MAX_CONDITION_SINGLE:
         return []
     lost = math.log10(condition) if math.isfinite(condition) else math.inf
     left = max(_DIGITS_SINGLE - lost, 0.0)

@@ -14,7 +14,7 @@ from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .distributed.processes import leader_first
 from .memory import check_file, check_memory
-from .problems.generate import get_problem, make_data
+from .problems.generate import any_problem, make_data
 from .progress import Reporter, Silent
 from .settings import Field, record
 from .stream import samples_in_memory, take_together
@@ -104,9 +104,8 @@ def load_run_data(
         assert settings.file is not None
         data = read_samples(Path(settings.file), settings.keys, settings.samples)
     else:
-        check_memory(
-            settings.samples or get_problem(problem).default_samples, len(get_problem(problem).mesh.points)
-        )
+        known = any_problem(problem)
+        check_memory(settings.samples or known.default_samples, known.output_numbers)
         make = ft.partial(
             make_data,
             problem,

@@ -16,11 +16,14 @@ from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, ScatteredData
 from .distributed.processes import broadcast_value
 from .encode import encode
-from .encoders import RawInputs, StandardisedInputs
+from .encoders import AutoInputs, RawInputs, StandardisedInputs
 from .linear.low_rank import trunk_limit
 from .method import AbstractMethod
 from .minimisers.loop import minimise, raise_if_interrupted
+from .modes import ModesTrunk
+from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk, SeparateTrunks
+from .regressors.fourier import FourierBranch
 from .regressors.network import AutoBranch
 from .two_step import TwoStep
 
@@ -38,6 +41,8 @@ _WARM_UP, _TIMED = 5, 20
 # Trials of networks while choosing, of `trial_iterations` each, and fits of the branch, with those for intervals.
 _TRIALS, _BRANCH_FITS = 10, 6
 _MIN_TRIAL, _MIN_BRANCH = 20, 50
+# Fourier layers: passes through the samples, iterations, and modes while an iteration is timed.
+_MOST_EPOCHS, _FEWEST_FOURIER, _FEW_MODES = 100, 200, 8
 
 
 def with_sizes(method: AbstractMethod, data: AnyData) -> AbstractMethod:
@@ -92,6 +97,11 @@ def within_minutes(method: AbstractMethod, data: AnyData, minutes: float) -> Abs
     if not isinstance(method, TwoStep):
         return method
     trunk = method.trunk.each if isinstance(method.trunk, SeparateTrunks) else method.trunk
+    if isinstance(trunk, MovingTrunk) and trunk.iterations is None:
+        seconds = _journalled("moving trunk", lambda: _seconds_of_moving(method, trunk, data))
+        count = _two_digits(int(TRUNK_SHARE * 60 * minutes / seconds))
+        iterations = max(_MIN_ITERATIONS, min(_MAX_ITERATIONS, count))
+        return dc.replace(method, trunk=dc.replace(trunk, iterations=iterations))
     if not isinstance(trunk, NetworkTrunk) or trunk.iterations is not None:
         return method
     times = data.channels if isinstance(method.trunk, SeparateTrunks) else 1
@@ -115,6 +125,26 @@ def seconds_of_branch(branch: AutoBranch, data: AnyData) -> float:
     """Seconds of an iteration of the network of an open branch, for about as many coefficients as samples."""
     coefficients = min(data.samples, _MAX_FUNCTIONS) * data.channels
     return _journalled("branch", lambda: _seconds_of_branch(branch, coefficients, data))
+
+
+def fourier_within(branch: FourierBranch, data: AnyData, seconds: float) -> FourierBranch | None:
+    """The branch with as many iterations as fit into the time; None if they are too few to learn anything."""
+    each = _journalled("Fourier", lambda: _seconds_of_fourier(branch, data))
+    most = max(_MOST_EPOCHS * data.samples // branch.batch, _FEWEST_FOURIER)
+    iterations = min(_two_digits(int(seconds / each)), most)
+    return dc.replace(branch, iterations=iterations) if iterations >= _FEWEST_FOURIER else None
+
+
+def _seconds_of_fourier(branch: FourierBranch, data: AnyData) -> float:
+    """Of an iteration, for some samples and a few modes."""
+    some = data.take(slice(0, 2 * branch.batch))
+    few = dc.replace(branch, iterations=_WARM_UP)
+    with jax.enable_x64(True):
+        method = TwoStep(ModesTrunk(width=_FEW_MODES), few, inputs=RawInputs(), weights="none")
+        fitted = method.fit(some, key=jr.key(0))
+    raise_if_interrupted(fitted.status)
+    _, first, *_, last = [entry for entry in fitted.history if entry.stage == "branch"]
+    return (last.seconds - first.seconds) / (last.iteration - first.iteration)
 
 
 def _branch_within(branch: AutoBranch, trunk: NetworkTrunk, data: AnyData, minutes: float) -> AutoBranch:
@@ -142,6 +172,18 @@ def _seconds_of_branch(branch: AutoBranch, coefficients: int, data: AnyData) -> 
         fitted = network.fit(inputs, jnp.asarray(targets), key=jr.key(0))
     raise_if_interrupted(fitted.status)
     first, last = fitted.history[min(_WARM_UP, len(fitted.history) - 2)], fitted.history[-1]
+    return (last.seconds - first.seconds) / max(last.iteration - first.iteration, 1)
+
+
+def _seconds_of_moving(method: TwoStep, trunk: MovingTrunk, data: AnyData) -> float:
+    weights = "relative" if method.weights == "auto" else method.weights
+    inputs = moving_inputs(data) if isinstance(method.inputs, AutoInputs) else method.inputs
+    plain = dc.replace(method, inputs=inputs, weights=weights)
+    with jax.enable_x64(True):
+        fields = encode(data, plain, plain.dtype).fields
+        short = dc.replace(trunk, iterations=_WARM_UP + _TIMED)
+        steps = short.fit(fields, dtype=plain.dtype, key=jr.key(0)).history
+    first, last = next(step for step in steps if step.iteration >= _WARM_UP), steps[-1]
     return (last.seconds - first.seconds) / max(last.iteration - first.iteration, 1)
 
 

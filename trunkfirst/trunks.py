@@ -2,7 +2,7 @@
 
 import abc
 import time
-from typing import Literal
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -24,6 +24,9 @@ from .settings import Field, kind_field, record
 @record
 class AbstractTrunk(abc.ABC):
     """A record whose `fit` carries out step 1."""
+
+    sees_inputs: ClassVar[bool] = False
+    """Whether step 1 depends on the inputs and on how they are encoded."""
 
     @abc.abstractmethod
     def fit(
@@ -72,6 +75,7 @@ class AbstractTrunkNetwork:
             activation=self.activation,
             initialisation=self.initialisation,
             dtype=dtype,
+            rows=points,
             key=key,
         )
         return Trunk(network)

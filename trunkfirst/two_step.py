@@ -17,18 +17,20 @@ from .linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
 from .method import AbstractMethod, Trained, named_key, trunk_diagnostics
 from .minimisers.loop import OnStep, worst_status
 from .modes import ModesTrunk
+from .moving_trunk import MovingTrunk
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .networks.layers import count_parameters
 from .regressors.active_neurons import ActiveNeurons
 from .regressors.base import AbstractRegressor, Regression
+from .regressors.fourier import FourierBranch
 from .regressors.network import AutoBranch, JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .settings import Field, OneOf, kind_field, record
 from .stream import encode_stream
 from .trunks import AbstractTrunk, AutoTrunk, JointTrunk
 
-_TRUNKS = OneOf(AutoTrunk, ModesTrunk, NetworkTrunk, JointTrunk, SeparateTrunks)
-_BRANCHES = OneOf(AutoBranch, NetworkBranch, JointBranch, ActiveNeurons, Kernel, Linear)
+_TRUNKS = OneOf(AutoTrunk, ModesTrunk, NetworkTrunk, MovingTrunk, JointTrunk, SeparateTrunks)
+_BRANCHES = OneOf(AutoBranch, NetworkBranch, JointBranch, ActiveNeurons, Kernel, Linear, FourierBranch)
 # A file has no None: "none" is the paper's two-step method without QR.
 _WITHOUT = pydantic.BeforeValidator(lambda value: None if value in ("none", {"kind": "none"}) else value)
 _AS_WORD = pydantic.WrapSerializer(lambda value, dump: "none" if value is None else dump(value))

@@ -90,12 +90,12 @@ def data_info(
 
 def _info_of_problem(problem: str, samples: int | None, *, quiet: bool) -> tuple[str, dict[str, Any]]:
     from ..linear.low_rank import compress
-    from ..problems.generate import get_problem, make_data
+    from ..problems.generate import any_problem, make_data
 
     with TerminalReporter(quiet=quiet) as reporter:
         data = make_data(problem, samples=samples, progress=reporter.on_samples)
     rank = compress(data.outputs, tolerance=1e-10).factor.shape[0]
-    return get_problem(problem).title, {**_describe(problem, data), "rank": rank}
+    return any_problem(problem).title, {**_describe(problem, data), "rank": rank}
 
 
 def _describe(problem: str, data: "OperatorData") -> dict[str, Any]:
@@ -118,7 +118,8 @@ def data_check(
         Path,
         typer.Argument(
             metavar="FILE",
-            help=".npz, .mat, .h5, a folder with inputs.csv, points.csv, outputs.csv, or a folder of shards.",
+            help=".npz, .mat, .h5, .nc, .zarr, a mesh, a folder of meshes, a folder with inputs.csv, points.csv, "
+            "outputs.csv, or a folder of shards.",
         ),
     ],
     keys: Keys = None,

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from .array_checks import evenly, real_numbers, repeated_rows
 from .data_display import range_in_words
+from .fixed_functions import fixed_functions
 from .named_arrays import AnyData, list_arrays
 from .operator_data import OperatorData
 from .read_write import data_and_rest
@@ -74,7 +75,10 @@ def _check(data: AnyData, notes: list[str]) -> DataCheck:
     found = spectrum(data.outputs, data.point_weights) if isinstance(data, OperatorData) else None
     suspicious = (*notes, *_suspicions(data))
     words = _spectrum_in_words(data, found) if found else _scattered_in_words(data)
-    numbers = {**_numbers(data, found), "suspicious": list(suspicious)}
+    fixed = fixed_functions(data) if isinstance(data, OperatorData) else None
+    moves = fixed is not None and fixed.features_move
+    words = [*words, fixed.in_words()] if fixed is not None and moves else words
+    numbers = {**_numbers(data, found), "features_move": moves, "suspicious": list(suspicious)}
     return DataCheck((*data.describe(), *_parameters_in_words(data), *words), suspicious, numbers)
 
 

@@ -19,6 +19,8 @@ from ..networks.operator import Operator
 MOST_ERROR = 1e-5
 """The largest relative error that rounding to single precision may cause."""
 _MOST_BYTES = 2**21
+# A page computes functions that depend on the input anew for every picture.
+_MOST_MOVING_POINTS = 4096
 _INPUTS = 64
 _LABEL = "labels."
 _RANKS = ("largest", "2nd largest", "3rd largest")
@@ -33,6 +35,7 @@ class Table:
     kept: Int[np.ndarray, " kept"]
     """The points that have a column."""
     functions: Float[np.ndarray, "rank kept"]
+    """No rows for functions that depend on the input: the page computes them."""
     offset: float
     scale: Float[np.ndarray, " channels"]
     is_positive: bool
@@ -49,17 +52,12 @@ def make_table(
 
     The error of single precision and the range of the outputs are measured on the training inputs `inputs`.
     """
-    rank = operator.rank
     inputs = inputs[evenly(len(inputs), _INPUTS)]
-    kept = evenly(len(points), max(_MOST_BYTES // (4 * rank), 2))
-    functions = _functions(operator, points[kept])
-    if functions.nbytes > _MOST_BYTES:
-        single = functions.astype(np.float32)
-        if _rounding(operator, inputs, functions, single) <= MOST_ERROR:
-            functions = single
-        else:
-            some = evenly(len(kept), max(_MOST_BYTES // (8 * rank), 2))
-            kept, functions = kept[some], functions[:, some]
+    if operator.trunk.depends_on_input:
+        kept = evenly(len(points), _MOST_MOVING_POINTS)
+        functions = np.zeros((0, len(kept)))
+    else:
+        kept, functions = _tabulated(operator, points, inputs)
     output = operator.output
     return Table(
         kept,
@@ -69,6 +67,22 @@ def make_table(
         output is not None and output.is_positive,
         _ranges(operator.values_at(inputs, points[kept]).reshape(-1, operator.channels or 1)),
     )
+
+
+def _tabulated(
+    operator: Operator, points: np.ndarray, inputs: np.ndarray
+) -> tuple[Int[np.ndarray, " kept"], Float[np.ndarray, "rank kept"]]:
+    """The points that have a column, and the functions there."""
+    rank = operator.rank
+    kept = evenly(len(points), max(_MOST_BYTES // (4 * rank), 2))
+    functions = _functions(operator, points[kept])
+    if functions.nbytes <= _MOST_BYTES:
+        return kept, functions
+    single = functions.astype(np.float32)
+    if _rounding(operator, inputs, functions, single) <= MOST_ERROR:
+        return kept, single
+    some = evenly(len(kept), max(_MOST_BYTES // (8 * rank), 2))
+    return kept[some], functions[:, some]
 
 
 def _ranges(fields: Float[np.ndarray, "values channels"]) -> Float[np.ndarray, "channels 2"]:

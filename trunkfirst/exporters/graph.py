@@ -59,7 +59,8 @@ class Function:
 class Graph:
     """Three functions: coefficients(inputs), basis(points) and outputs(coefficients, basis, points).
 
-    They share constants: floats in double precision, integers (indices) and booleans (masks). Names are unique.
+    They share constants: floats in double precision, integers (indices) and booleans (masks). Names are unique. Of
+    a trunk that depends on the input, `basis` has only the encoded points; `outputs` computes the functions.
     """
 
     constants: Mapping[str, np.ndarray]

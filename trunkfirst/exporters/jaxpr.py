@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..encoders import Identity
 from ..errors import PredictOnlyError, UsageError
 from ..networks.branches import PredictOnlyBranch
 from ..networks.operator import Operator
@@ -97,14 +98,41 @@ def _jaxprs(operator: Operator, samples: int, points: int) -> list[tuple[Any, ..
 
     with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):
         inputs, at = rows(samples, operator.sensors), rows(points, operator.trunk.coordinates)
-        coefficients, c = jax.make_jaxpr(operator.coefficients, return_shape=True)(inputs)
-        basis, b = jax.make_jaxpr(operator.basis, return_shape=True)(at)
-        outputs = jax.make_jaxpr(operator.fields)(c, b, at)
+        functions = _moving(operator) if operator.trunk.depends_on_input else _fixed(operator)
+        coefficients, c = jax.make_jaxpr(functions[0], return_shape=True)(inputs)
+        basis, b = jax.make_jaxpr(functions[1], return_shape=True)(at)
+        outputs = jax.make_jaxpr(functions[2])(c, b, at)
     return [
         (coefficients, "coefficients", "inputs"),
         (basis, "basis", "points"),
         (outputs, "outputs", "coefficients", "basis", "points"),
     ]
+
+
+def _fixed(operator: Operator) -> tuple[Callable[..., Any], ...]:
+    return operator.coefficients, operator.basis, operator.fields
+
+
+def _moving(operator: Operator) -> tuple[Callable[..., Any], ...]:
+    """Functions that depend on the input are computed with the outputs.
+
+    The coefficients are followed by the encoded input, and (1, encoded point) is in the place of the basis.
+    """
+    bare = dc.replace(operator, trunk=operator.trunk.after(Identity()), domain=None)
+    count = operator.rank * (operator.channels or 1)
+
+    def coefficients(inputs: jax.Array) -> jax.Array:
+        features = operator.features(inputs)
+        return jnp.concatenate([operator.branch(features), features], axis=1)
+
+    def basis(points: jax.Array) -> jax.Array:
+        y = operator.trunk.encoder(points)
+        return jnp.concatenate([jnp.ones_like(y[:, :1]), y], axis=1)
+
+    def outputs(c: jax.Array, b: jax.Array, points: jax.Array) -> jax.Array:
+        return operator.fields(c[:, :count], bare.basis(b[:, 1:], c[:, count:]), points)
+
+    return coefficients, basis, outputs
 
 
 class _Value(NamedTuple):
@@ -291,22 +319,28 @@ class _Walk:
         return term
 
     def _product(self, left: _Term, right: _Term, dimensions: Any) -> _Term:
-        """A product of matrices: batch axes first, the summed axes inside, one other axis on at least one side."""
+        """A product of matrices: batch axes first, the summed axes inside as one."""
         inner, batches = dimensions
         free_left, free_right = (
             [axis for axis in range(len(term.shape)) if axis not in (*summed, *batch)]
             for term, summed, batch in zip((left, right), inner, batches, strict=True)
         )
-        if len(inner[0]) != 1 or min(len(free_left), len(free_right)) != 1:
+        if min(len(free_left), len(free_right)) == 0:
             raise _unknown("a dot_general that is no product of matrices")
-        if len(free_right) > 1:
-            # Factors exchanged: entries (batch, right, left), which are put back in order.
+        if len(free_right) > 1 and any(right.shape[axis] in self._free for axis in free_right):
+            # A free size cannot be merged. Factors exchanged: entries (batch, right, left), put back in order.
             swapped = self._product(right, left, (inner[::-1], batches[::-1]))
             b, r, n = len(batches[0]), len(free_right), len(swapped.shape)
             return self._transpose(swapped, [*range(b), *range(b + r, n), *range(b, b + r)])
+        batch, rows = ([left.shape[axis] for axis in axes] for axes in (batches[0], free_left))
+        summed, columns = ([right.shape[axis] for axis in axes] for axes in (inner[1], free_right))
         left = self._transpose(left, [*batches[0], *free_left, *inner[0]])
+        # Axes before the last two are those of the batch, or the right factor is one matrix.
+        left = self._reshape(left, (*batch, *([math.prod(rows)] if batch else rows), math.prod(summed)))
         right = self._transpose(right, [*batches[1], *inner[1], *free_right])
-        return self._apply("matmul", left, right, shape=(*left.shape[:-1], right.shape[-1]))
+        right = self._reshape(right, (*batch, math.prod(summed), math.prod(columns)))
+        product = self._apply("matmul", left, right, shape=(*left.shape[:-1], right.shape[-1]))
+        return self._reshape(product, (*batch, *rows, *columns))
 
     def _convolution(self, x: _Term, kernel: _Term, params: dict[str, Any], shape: tuple[int, ...]) -> _Term:
         """Neighbours of each cell are collected and multiplied by a matrix."""

@@ -4,7 +4,7 @@ import dataclasses as dc
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import Any, Protocol, TypeAlias, overload, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -14,6 +14,8 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..coordinates import FourierFeatures, Periodic
 from ..data.data_display import Panel, html_table, plot_panels
+from ..data.operator_data import columns_of
+from ..data.read_write import read_inputs
 from ..encoders import (
     AbstractEncoder,
     Chain,
@@ -39,8 +41,10 @@ from .branches import (
     SkipFeatures,
     StackedBranch,
 )
+from .fourier_layers import FourierNetwork, GridBranch, Pointwise, SpectralLayer
 from .interpolants import FlatInterpolation, GridSpline, RadialInterpolation, SimplexInterpolation
 from .layers import AbstractFunctions, Modes, Perceptron, Trunk, count_parameters
+from .moving import Latent, MovingFunctions
 from .storage import read_operator, write_operator
 from .training_domain import TrainingDomain, checked_rows
 
@@ -52,13 +56,23 @@ Fields: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples point
 # The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
 _BLOCK_NUMBERS = 2**24
 # The classes that a model file may name; "Coordinates" and "Coefficients" were their names in version 0.1.
-_NETWORKS = (Trunk, Modes, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
+_NETWORKS = (Trunk, Modes, MovingFunctions, Latent, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
+_ON_GRIDS = (GridBranch, FourierNetwork, SpectralLayer, Pointwise)
 _FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
 _ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, Chain, Parallel)
 _INTERPOLATIONS = (GridSpline, SimplexInterpolation, FlatInterpolation, RadialInterpolation)
 _OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, *_INTERPOLATIONS)
-PARTS: dict[str, type] = {part.__name__: part for part in (*_NETWORKS, *_FEATURES, *_ENCODERS, *_OTHERS)}
+_ALL = (*_NETWORKS, *_ON_GRIDS, *_FEATURES, *_ENCODERS, *_OTHERS)
+PARTS: dict[str, type] = {part.__name__: part for part in _ALL}
 PARTS |= dict.fromkeys(("Coordinates", "Coefficients", "QuadratureProjection"), LinearProjection)
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """An xarray Dataset."""
+
+    @property
+    def data_vars(self) -> Any: ...
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -124,27 +138,43 @@ class Operator(eqx.Module):
 
         `inputs` may be a mapping from the names of the input functions to arrays.
         """
-        return self.fields(self.coefficients(inputs), self.basis(points), points)
+        features = self.features(inputs)
+        return self.fields(self.branch(features), self.basis(points, features), points)
 
-    def coefficients(self, inputs: Inputs) -> Float[Array, "samples rank"]:
-        """c(f), the coefficients in the basis; those of several channels one after the other."""
+    def features(self, inputs: Inputs) -> Float[Array, "samples features"]:
+        """f, the encoded inputs."""
         if isinstance(inputs, Mapping):
             self.check_names(inputs)
             inputs = jnp.concatenate([self._array(name, inputs[name], None) for name in self.input_names], axis=1)
-        return self.branch(self.encoder(self._array("inputs", inputs, self.sensors)))
+        return self.encoder(self._array("inputs", inputs, self.sensors))
+
+    def coefficients(self, inputs: Inputs) -> Float[Array, "samples rank"]:
+        """c(f), the coefficients in the basis; those of several channels one after the other."""
+        return self.branch(self.features(inputs))
 
     def fields(self, coefficients: Array, basis: Array, points: Points) -> Fields:
-        """The physical output of these coefficients, for `basis` = `self.basis(points)`."""
-        if self.channels is None:
+        """The physical output of these coefficients, for `basis` = `self.basis(points)`.
+
+        A basis that depends on the input has an axis of samples first.
+        """
+        by_channel = coefficients.reshape(len(coefficients), self.channels or 1, -1)
+        if basis.ndim == 3:
+            raw = basis @ jnp.swapaxes(by_channel, 1, 2)
+            raw = jnp.sum(raw, axis=-1) if self.channels is None else raw  # of one channel
+        elif self.channels is None:
             raw = coefficients @ basis.T
         else:
-            by_channel = coefficients.reshape(len(coefficients), self.channels, -1)
             raw = jnp.einsum("kcr,pr->kpc", by_channel, basis)
         return raw if self.output is None else self.output(raw, self._array("points", points, None))
 
-    def basis(self, points: Points) -> Float[Array, "points rank"]:
-        """phi(y)^T T, the basis functions at the points."""
-        functions = self.trunk.functions(self._array("points", points, self.trunk.coordinates))
+    def basis(
+        self, points: Points, features: Float[Array, "samples features"] | None = None
+    ) -> Float[Array, "*samples points rank"]:
+        """phi(y)^T T, the basis functions at the points.
+
+        Where the trunk `depends_on_input` they are those of every input, `features` = `self.features(inputs)`.
+        """
+        functions = self.trunk.functions(self._array("points", points, self.trunk.coordinates), features)
         return functions if self.transform is None else functions @ self.transform
 
     def fold(self) -> "Operator":
@@ -156,6 +186,15 @@ class Operator(eqx.Module):
             branch = _with_last_layer_times(self.branch, T)
         return dc.replace(self, branch=branch, transform=None)
 
+    @overload
+    def predict(
+        self,
+        inputs: Dataset,
+        points: Points | None = None,
+        *,
+        interval: float | None = None,
+        extrapolate: bool = False,
+    ) -> Any: ...
     @overload
     def predict(
         self, inputs: Inputs, points: Points | None = None, *, interval: None = None, extrapolate: bool = False
@@ -171,19 +210,22 @@ class Operator(eqx.Module):
         *,
         interval: float | None = None,
         extrapolate: bool = False,
-    ) -> "np.ndarray | Prediction":
+    ) -> "np.ndarray | Prediction | Any":
         """Predict the outputs of new inputs.
 
-        `inputs` (samples, sensors) is an array or list, or a mapping from the names of the input functions to
-        these. `points` (points, coordinates) are those of training by default. Points outside the training domain
-        are refused; with `extrapolate` they are answered, with a warning, as are inputs far outside the range of
-        training. Returns an array (samples, points), or
-        (samples, points, channels) with channels. With `interval`, a level such as 0.9, returns a `Prediction`
-        with lower and upper bounds, outliers and extrapolated points, whose bounds are NaN.
-        Raises a `DataError` for wrong sizes, for values that are not finite and for points outside the domain.
+        `inputs` (samples, sensors) is an array or list, a mapping from the names of the input functions to
+        these, or a pandas table with their columns. Of an xarray Dataset with the inputs by name the result is
+        a Dataset, with the names, coordinates and units of training. `points` (points, coordinates) are those
+        of training by default. Points outside the training domain are refused; with `extrapolate` they are
+        answered, with a warning, as are inputs far outside the range of training. Returns an array (samples,
+        points), or (samples, points, channels) with channels. With `interval`, a level such as 0.9, returns a
+        `Prediction` with lower and upper bounds, outliers and extrapolated points, whose bounds are NaN. Raises
+        a `DataError` for wrong sizes, for values that are not finite and for points outside the domain.
 
         Computes in the precision of the operator, in blocks of samples, so that memory is bounded.
         """
+        if isinstance(inputs, Dataset):
+            return self._predict_dataset(inputs, points, interval=interval, extrapolate=extrapolate)
         rows = self._checked_inputs(inputs)
         places, is_outside = self._checked_points(points, extrapolate=extrapolate)
         values = self.values_at(rows, places)
@@ -192,6 +234,24 @@ class Operator(eqx.Module):
         self._warn(rows, is_outside)
         return values
 
+    def _predict_dataset(
+        self, dataset: "Dataset", points: Points | None, *, interval: float | None, extrapolate: bool
+    ) -> Any:
+        given, domain = read_inputs(dataset, names=self.input_names), self.domain or TrainingDomain()
+        for name, known in zip(self.input_names, domain.sensors, strict=False):
+            sensors = given.functions[name].sensors if name in given.functions else None
+            if sensors is not None and not (sensors.shape == known.shape and np.allclose(sensors, known)):
+                raise DataError(f"inputs[{name!r}]: other sensors than in training; use dataset.interp(...)")
+        rows = {name: function.values for name, function in given.functions.items()}
+        rows = next(iter(rows.values())) if len(rows) == len(self.input_names) == 1 else rows
+        places = self._checked_points(points, extrapolate=extrapolate)[0]
+        found = self.predict(rows, points, interval=interval, extrapolate=extrapolate)
+        if not isinstance(found, Prediction):
+            return domain.dataset({"": found}, places, given)
+        fields = {"": found.values, "_lower": found.lower, "_upper": found.upper}
+        marks = {"is_outlier": (given.sample_axis, found.is_outlier)}
+        return domain.dataset(fields, places, given).assign(marks)
+
     def values_at(self, inputs: Inputs, points: Points) -> np.ndarray:
         """The same as `predict`, anywhere and without a warning: for evaluations, where the outputs are known."""
         rows = self._checked_inputs(inputs)
@@ -199,8 +259,11 @@ class Operator(eqx.Module):
         bare = self._without_domain()
         expand = _expand if isinstance(self.branch, PredictOnlyBranch) else _expand_compiled
         with jax.enable_x64(self.dtype == jnp.float64):
-            basis = eqx.filter_jit(Operator.basis)(bare, places)
-            blocks = _blocks(len(rows), len(basis) * (self.channels or 1))
+            # A basis that depends on the input is computed with the fields, a block of samples at a time.
+            moves = self.trunk.depends_on_input
+            basis = None if moves else eqx.filter_jit(Operator.basis)(bare, places)
+            numbers = self.branch.numbers if isinstance(self.branch, GridBranch) else 0
+            blocks = _blocks(len(rows), max(len(places) * (self.channels or 1) * self._layer_width, numbers))
             return np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
 
     def is_outside(self, points: Points) -> np.ndarray:
@@ -264,10 +327,11 @@ class Operator(eqx.Module):
         self._warn(rows, is_outside)
         bare = self._without_domain()
         with jax.enable_x64(self.dtype == jnp.float64):
-            coefficients = np.asarray(bare.coefficients(rows))
+            features = bare.features(rows)
+            coefficients = jnp.asarray(bare.branch(features))
             at = bare._array("points", places, self.trunk.coordinates)
-            blocks = _blocks(len(rows), at.size * (self.channels or 1))
-            return np.concatenate([np.asarray(_slopes(bare, jnp.asarray(coefficients[b]), at)) for b in blocks])
+            blocks = _blocks(len(rows), at.size * (self.channels or 1) * self._layer_width)
+            return np.concatenate([np.asarray(_slopes(bare, coefficients[b], features[b], at)) for b in blocks])
 
     def predict_scattered(self, inputs: Inputs, points: Points, *, extrapolate: bool = False) -> np.ndarray:
         """Like `predict`, with points (samples, points, coordinates) of its own for every sample."""
@@ -278,15 +342,15 @@ class Operator(eqx.Module):
         if not extrapolate:
             self._checked_points(places.reshape(-1, self.trunk.coordinates))
         with jax.enable_x64(self.dtype == jnp.float64):
-            return self.scattered_fields(np.asarray(self.coefficients(rows)), places)
+            features = self.features(rows)
+            return self.scattered_fields(np.asarray(self.branch(features)), places, features)
 
-    def scattered_fields(self, coefficients: np.ndarray, points: Points) -> np.ndarray:
+    def scattered_fields(self, coefficients: np.ndarray, points: Points, features: Array) -> np.ndarray:
         """The physical outputs of these coefficients, every sample at its own points."""
         bare = self._without_domain()
         blocks = _blocks(len(points), points.shape[1] * self.trunk.count)
-        return np.concatenate(
-            [np.asarray(_scattered(bare, jnp.asarray(coefficients[b]), jnp.asarray(points[b]))) for b in blocks]
-        )
+        parts = [(jnp.asarray(coefficients[b]), jnp.asarray(points[b]), features[b]) for b in blocks]
+        return np.concatenate([np.asarray(_scattered(bare, *part)) for part in parts])
 
     @property
     def sensors(self) -> int | None:
@@ -331,11 +395,22 @@ class Operator(eqx.Module):
             **known,
         }
 
+    @property
+    def _layer_width(self) -> int:
+        """Floats at a point and for a sample while a basis that depends on the input is computed."""
+        widths = [leaf.size for leaf in jax.tree.leaves(self.trunk) if leaf.ndim == 1]
+        return max(widths) if self.trunk.depends_on_input else 1
+
     def _without_domain(self) -> "Operator":
         # A domain is static for JAX: with it every operator would be compiled anew.
         return self if self.domain is None else dc.replace(self, domain=None)
 
     def _checked_inputs(self, inputs: Inputs) -> np.ndarray:
+        columns = columns_of(inputs)
+        if columns is not None and set(self.input_names) <= set(columns):
+            inputs = {name: columns[name] for name in self.input_names}
+        elif columns is not None and len(self.input_names) > 1:
+            self.check_names(columns)
         if not isinstance(inputs, Mapping):
             return checked_rows("inputs", inputs, ("samples", "sensors"), self.sensors)
         self.check_names(inputs)
@@ -435,22 +510,28 @@ def _with_last_layer_times(branch: Branch, T: Array) -> Branch:
     return Perceptron((*weights, T @ W), (*biases, T @ b), branch.activation)
 
 
-def _expand(operator: Operator, inputs: Inputs, basis: Array, points: Points) -> Array:
+def _expand(operator: Operator, inputs: Inputs, basis: Array | None, points: Points) -> Array:
+    if basis is None:
+        return operator(inputs, points)
     return operator.fields(operator.coefficients(inputs), basis, points)
 
 
 @eqx.filter_jit
-def _scattered(operator: Operator, coefficients: Array, points: Array) -> Array:
-    return jax.vmap(lambda c, y: operator.fields(c[None], operator.basis(y), y)[0])(coefficients, points)
+def _scattered(operator: Operator, coefficients: Array, points: Array, features: Array) -> Array:
+    return jax.vmap(lambda c, y, f: operator.fields(c[None], operator.basis(y, f[None]), y)[0])(
+        coefficients, points, features
+    )
 
 
 @eqx.filter_jit
-def _slopes(operator: Operator, coefficients: Array, points: Array) -> Array:
+def _slopes(operator: Operator, coefficients: Array, features: Array, points: Array) -> Array:
     """An output depends only on its own point: one tangent moves all points along a coordinate at once."""
 
     def along(direction: Array) -> Array:
         tangents = jnp.broadcast_to(direction[None], points.shape)
-        return jax.jvp(lambda y: operator.fields(coefficients, operator.basis(y), y), (points,), (tangents,))[1]
+        return jax.jvp(
+            lambda y: operator.fields(coefficients, operator.basis(y, features), y), (points,), (tangents,)
+        )[1]
 
     return jax.vmap(along, out_axes=-1)(jnp.eye(points.shape[1], dtype=points.dtype))
 

@@ -15,12 +15,15 @@ from jaxtyping import Int
 from ..data.operator_data import OperatorData
 from ..data.sharded_data import ShardFolder
 from ..distributed.pools import Lost, on_cluster, on_processes
-from ..errors import ClusterError, CorruptFileError, UnknownNameError, ValueRangeError
+from ..errors import ClusterError, CorruptFileError, UnknownNameError, UsageError, ValueRangeError
+from .binary_darcy import BinaryDarcy
+from .burgers_front import BurgersFront
 from .discontinuous_conductivity import DiscontinuousConductivity
 from .meshes import Points, grid_square
 from .nonlinear_problems import MultipleInputs, NonlinearConductivity
-from .problem import AbstractProblem, Fields, Parameters
+from .problem import AbstractExactProblem, AbstractProblem, Fields, Parameters
 from .random_conductivity import RandomConductivity
+from .riemann import HIGH_RATIO, LOW_RATIO
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (samples done, samples in total)."""
@@ -32,24 +35,41 @@ _SECONDS_FOR_PROCESSES = 4.0
 
 _PROBLEMS: dict[str, AbstractProblem] = {
     problem.name: problem
-    for problem in (NonlinearConductivity(), DiscontinuousConductivity(), MultipleInputs(), RandomConductivity())
+    for problem in (
+        NonlinearConductivity(),
+        DiscontinuousConductivity(),
+        MultipleInputs(),
+        RandomConductivity(),
+        BinaryDarcy(),
+    )
+}
+_EXACT: dict[str, AbstractExactProblem] = {
+    problem.name: problem for problem in (LOW_RATIO, HIGH_RATIO, BurgersFront())
 }
 
 
 def problem_names() -> tuple[str, ...]:
     """Return the names of all problems: the paper's in its order, then the others."""
-    return tuple(_PROBLEMS)
+    return (*_PROBLEMS, *_EXACT)
+
+
+def any_problem(name: str) -> AbstractProblem | AbstractExactProblem:
+    """Return the problem called `name`, solved or exact."""
+    if name not in problem_names():
+        raise UnknownNameError("problem", name, problem_names())
+    return _PROBLEMS[name] if name in _PROBLEMS else _EXACT[name]
 
 
 def get_problem(name: str) -> AbstractProblem:
-    """Return the problem called `name`."""
-    if name not in _PROBLEMS:
-        raise UnknownNameError("problem", name, problem_names())
-    return _PROBLEMS[name]
+    """Return the problem called `name`, which is solved on a mesh."""
+    problem = any_problem(name)
+    if isinstance(problem, AbstractExactProblem):
+        raise UsageError(f"{name} is known exactly at points of its own; only problems on a mesh serve here")
+    return problem
 
 
 def make_data(
-    problem: str | AbstractProblem,
+    problem: str | AbstractProblem | AbstractExactProblem,
     *,
     samples: int | None = None,
     points: str | None = None,
@@ -63,12 +83,14 @@ def make_data(
     """Return the operator data of a problem, by its name or as an instance, from the cache or newly solved.
 
     - `samples`: the number of samples; by default that of the paper.
-    - `points`: None for the problem's own nodes; "random:M" for M independent uniform points on the square;
-      "grid:N" for the (N + 1)^2 nodes of N x N cells. There the outputs are those of the fine closed form
-      (nonlinear-conductivity, multiple-inputs), exact (discontinuous-conductivity) or those of the finite-element
-      solution (random-conductivity). The inputs do not change.
+    - `points`: None for the problem's own nodes, the only ones of riemann and burgers-front; "random:M" for M
+      independent uniform points on the square; "grid:N" for the (N + 1)^2 nodes of N x N cells. There the outputs
+      are those of the fine closed form (nonlinear-conductivity, multiple-inputs), exact
+      (discontinuous-conductivity) or those of the finite-element solution (random-conductivity,
+      binary-darcy). The inputs do not change.
     - `indices`: return only these samples. All are still solved or read if the problem has no closed form.
-    - `seed`: draws the samples (multiple-inputs, random-conductivity) and the random points.
+    - `seed`: draws the samples (multiple-inputs, random-conductivity, binary-darcy, riemann, burgers-front)
+      and the random points.
     - `workers`: the number of processes. None uses all cores if that pays, 1 stays in this process. The data are
       bit-identical.
     - `scheduler`: the address of a Dask scheduler, whose workers solve instead; needs the extra `dask`. Use only
@@ -83,11 +105,13 @@ def make_data(
     >>> data.flat_inputs.shape, data.outputs.shape
     ((4, 3), (4, 81))
     """
-    problem = get_problem(problem) if isinstance(problem, str) else problem
+    problem = any_problem(problem) if isinstance(problem, str) else problem
     if seed < 0 or (workers is not None and workers < 1):
         raise ValueRangeError(f"seed is {seed}, workers is {workers}; expected seed >= 0 and workers >= 1")
     if workers is not None and scheduler is not None:
         raise ValueRangeError("give workers or a scheduler, not both: a scheduler has its own workers")
+    if isinstance(problem, AbstractExactProblem):
+        return _exact(problem, problem.default_samples if samples is None else samples, points, indices, seed)
     parameters = problem.parameters(problem.default_samples if samples is None else samples, seed=seed)
     places = None if points is None else output_points(points, interval=problem.interval, seed=seed)
     fields = None
@@ -99,6 +123,19 @@ def make_data(
     if places is None:
         return problem.assemble(parameters, fields)
     return dc.replace(problem.assemble(parameters, fields, places.points), triangles=places.triangles)
+
+
+def _exact(
+    problem: AbstractExactProblem,
+    samples: int,
+    points: str | None,
+    indices: Int[np.ndarray, " chosen"] | None,
+    seed: int,
+) -> OperatorData:
+    if points is not None:
+        raise ValueRangeError(f"points is {points!r}; {problem.name} has points of its own: leave it out")
+    data = problem.make(samples, seed=seed)
+    return data if indices is None else data.take(indices)
 
 
 @dc.dataclass(frozen=True, eq=False)

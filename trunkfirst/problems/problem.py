@@ -1,6 +1,7 @@
 """The interface of a problem: parameters, a finite-element solve, operator data."""
 
 import abc
+import dataclasses as dc
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -48,6 +49,11 @@ class AbstractProblem(abc.ABC):
     def mesh(self) -> Triangulation:
         """The mesh on which the pressure is computed."""
 
+    @property
+    def output_numbers(self) -> int:
+        """Output values of a sample."""
+        return len(self.mesh.points)
+
     @abc.abstractmethod
     def parameters(self, samples: int, *, seed: int) -> Parameters:
         """Return the parameters of the samples. Without random parameters `seed` has no effect."""
@@ -87,6 +93,21 @@ class AbstractProblem(abc.ABC):
     def labels(self, parameters: Parameters) -> dict[str, PerSample]:
         """Return the parameters by name."""
         return dict(zip(self.parameter_names, parameters.T.copy(), strict=True))
+
+
+@dc.dataclass(frozen=True)
+class AbstractExactProblem(abc.ABC):
+    """A problem whose solution is known exactly, at points of its own; nothing is solved or cached."""
+
+    name: str
+    title: str
+    default_samples: int
+    output_numbers: int
+    """Output values of a sample."""
+
+    @abc.abstractmethod
+    def make(self, samples: int, *, seed: int) -> OperatorData:
+        """Return the operator data of samples that are drawn with `seed`."""
 
 
 def check_samples(samples: int, *, limit: int | None = None) -> None:

@@ -18,8 +18,9 @@ from ..errors import DataError, UsageError
 from ..files.npz import write_npz
 from ..files.text_files import write_json
 from ..networks.operator import Operator, load
-from ..problems.generate import get_problem, make_data
+from ..problems.generate import any_problem, get_problem, make_data
 from ..problems.meshes import grid_square
+from ..problems.problem import AbstractExactProblem
 from ..progress import Reporter, Silent
 from ..run_data import RunData, load_run_data
 from ..stream import samples_in_memory
@@ -104,7 +105,9 @@ def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | 
     _check(folder, prepared)
     if finer is not None:
         return _from_file(run, finer, name)
-    return _at_sensors(run) if config.problem is None else _from_problem(config, config.problem, run)
+    if config.problem is None or isinstance(any_problem(config.problem), AbstractExactProblem):
+        return _at_sensors(run)
+    return _from_problem(config, config.problem, run)
 
 
 def _check(folder: Path, prepared: RunData) -> None:

@@ -107,6 +107,8 @@ def _read(settings: DataSettings) -> AnyData:
 def _kept_trunk(method: Any, operator: Operator, data: RunData) -> TrunkResult:
     if not isinstance(method, TwoStep):
         raise UsageError(f"{method.name} has no trunk of its own to keep; use the two-step method")
+    if operator.trunk.depends_on_input:
+        raise UsageError("a trunk that moves belongs to the encoder it was trained with; fit all samples anew")
     with jax.enable_x64(True):
         return reuse_trunk(operator.trunk, method.encode(data.train).fields)
 

@@ -216,6 +216,10 @@ def measured_functions(
     operator: Operator, points: Float[np.ndarray, "points coordinates"]
 ) -> Float[np.ndarray, "points functions"]:
     """The operator's basis as a sensor sees it: times d(y) where boundary values are fixed."""
+    if operator.trunk.depends_on_input:
+        raise UsageError(
+            "sensors are placed for functions that do not depend on the input; fit with trunk.kind = modes"
+        )
     with jax.enable_x64(operator.dtype == jnp.float64):
         basis = np.asarray(operator.basis(points), float)
         if operator.output is None or operator.output.boundary is None:

@@ -28,7 +28,7 @@ from ..search import Chosen
 from ..settings import to_toml
 from ..training_summary import write_summary
 from ..two_step import TwoStep
-from .config import RunConfig, config_values
+from .config import RunConfig, config_values, with_whole_path
 from .directory import check_same_data, environment, run_directory
 from .evaluation_arrays import evaluation_arrays
 
@@ -63,6 +63,7 @@ def run(
     written like any other, with the status "diverged". An interrupted run continues with `resumes=True` and the
     same arguments.
     """
+    config = with_whole_path(config)  # as after `resume`, which may be called in another folder
     request = {"command": "run", "config": config_values(config)}
     reporter = reporter or Silent()
     with (

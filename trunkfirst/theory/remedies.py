@@ -21,8 +21,7 @@ from jaxtyping import Float
 from ..data.array_checks import evenly
 from ..data.operator_data import OperatorData
 from ..encode import make_fields
-from ..error_budget import ErrorBudget, error_budget, trunk_basis
-from ..linear.orthonormalise import projection
+from ..error_budget import ErrorBudget, error_budget, trunk_projection
 from ..networks.operator import Operator
 from .rates import Decay, best_basis, n_term_decay
 
@@ -161,14 +160,14 @@ def _trunk_evidence(operator: Operator, test: OperatorData, training: OperatorDa
     fields = [make_fields(data, operator.trunk.encoder, operator.output, None) for data in (test, training)]
     weights = fields[0].point_weights
     rows, own_rows = (_unit_rows(part.outputs, weights) for part in fields)
-    basis, trunk = best_basis(own_rows, weights=weights), trunk_basis(operator, test).values
+    basis = best_basis(own_rows, weights=weights)
 
-    def left(values: Float[np.ndarray, "rows points"]) -> float:
-        rest = values - projection(values, trunk, point_weights=weights)
+    def left(data: OperatorData, values: Float[np.ndarray, "rows points"]) -> float:
+        rest = values - trunk_projection(operator, data, values)
         return float(np.average(rest**2, axis=1, weights=weights).mean())
 
     best, own_best = (n_term_decay(values, basis, weights=weights) for values in (rows, own_rows))
-    return TrunkEvidence(best, own_best, left(rows), left(own_rows))
+    return TrunkEvidence(best, own_best, left(test, rows), left(training, own_rows))
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:

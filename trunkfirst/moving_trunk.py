@@ -1,0 +1,259 @@
+"""Step 1 where the functions see the input: shocks, fronts and waves that move with it.
+
+    u(y; f) = sum_k c_k(f) phi_k(y, z(f)).
+
+Coefficients that are free for every sample hide errors of a front's place, which no branch can reproduce. Here
+they are c = B psi(f) from the start, with a few features psi that are searched together with phi, and with B
+solved for: variable projection, as in the paper's step 1 with A in the place of B. Step 2 learns the coefficients.
+"""
+
+import dataclasses as dc
+import functools as ft
+import time
+from typing import ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.scipy.linalg as jsl
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from pydantic import PositiveInt
+
+from .data.scattered_data import AnyData
+from .encoders import AbstractInputs, PrincipalInputs, StandardisedInputs
+from .errors import UsageError
+from .fields import AbstractFields, Fields, TrunkResult, mean_one
+from .linear.low_rank import principal_directions
+from .minimisers import Minimiser
+from .minimisers.lbfgs import LBFGS
+from .minimisers.loop import AbstractObjective, Minimised, OnStep, Stopping, minimise
+from .networks.branches import LayerFeatures, SkipFeatures
+from .networks.layers import Perceptron, make_perceptron
+from .networks.moving import Latent, MovingFunctions
+from .settings import Field, kind_field, record
+from .trunks import AbstractTrunk
+
+# More features than this are summarised: z are then a few numbers of them.
+_FEW_FEATURES = 4
+_PRINCIPAL = 16
+_LATENT_HIDDEN, _BRANCH_HIDDEN = 32, 16
+# Values that a stage of the search looks at; of more, every sample has its own random points.
+_MOST_VALUES = 100_000
+_STAGES, _FEWEST_POINTS = 4, 64
+_USUAL_ITERATIONS = 1500
+_STOPPING = Stopping(patience=300, stuck=100)
+
+
+@record
+class MovingTrunk(AbstractTrunk):
+    """Functions of a point and of the input, for outputs whose shocks, fronts or waves move with the input.
+
+    Where fixed functions would need hundreds of terms a few that move are enough. Not for smooth outputs: modes
+    are faster and better there.
+    """
+
+    sees_inputs: ClassVar[bool] = True
+
+    width: int = Field(default=4, ge=1, description="N, the number of functions besides the constant")
+    fronts: int = Field(default=4, ge=1, description="surfaces across which functions may jump")
+    hidden: tuple[PositiveInt, ...] = Field(
+        default=(32, 32), description="hidden widths of the network that places the fronts"
+    )
+    numbers: int = Field(default=4, ge=1, description="numbers of an input with many features that functions see")
+    minimiser: Minimiser = LBFGS()
+    iterations: int | None = Field(
+        default=None, ge=1, description="iterations of the minimiser, at most; by the time allowed if left out"
+    )
+    ridge: float = Field(default=1e-4, gt=0, description="ridge of B, from which the coefficients come")
+    kind: Literal["moving"] = kind_field("moving")
+
+    def fit(
+        self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
+    ) -> TrunkResult:
+        if not isinstance(fields, Fields) or fields.inputs is None:
+            raise UsageError(
+                "trunk: one that moves needs all samples at the same points; for samples at points of their own "
+                "set trunk.kind = network"
+            )
+        begin = time.perf_counter()
+        start_key, run_key = jr.split(key)
+        result = self._search(fields, self.start(fields, dtype=dtype, key=start_key), dtype, run_key, on_step)
+        found: Coupled = result.parameters
+        A, loss = _coefficients(found, fields, self.ridge, dtype)
+        return TrunkResult(
+            found.functions,
+            A,
+            is_projected=False,
+            loss=loss,
+            status=result.status,
+            iterations=result.iterations,
+            seconds=time.perf_counter() - begin,
+            history=result.history,
+            limits={"limit": None, "limit_upper": None, "is_limited_by_network": None},
+        )
+
+    def start(self, fields: Fields, *, dtype: np.dtype, key: PRNGKeyArray) -> "Coupled":
+        """New functions and features of the coefficients."""
+        assert fields.inputs is not None
+        features, coordinates = fields.inputs.shape[1], fields.points.shape[1]
+        keys = jr.split(key, 4)
+        latent = self._latent(fields.inputs, dtype, keys[0]) if features > _FEW_FEATURES else None
+        numbers = self.numbers if latent else features
+        seen = coordinates + numbers
+        functions = MovingFunctions(
+            _network((seen, *self.hidden, self.fronts), dtype, keys[1]),
+            jnp.ones(self.fronts, dtype),
+            _network((seen + 2 * self.fronts, self.hidden[-1], self.width), dtype, keys[2]),
+            numbers,
+            latent,
+        )
+        hidden = LayerFeatures(_network((features, _BRANCH_HIDDEN), dtype, keys[3]))
+        return Coupled(functions, SkipFeatures(hidden))
+
+    def _latent(self, inputs: Float[np.ndarray, "samples features"], dtype: np.dtype, key: PRNGKeyArray) -> Latent:
+        """Principal coordinates of deviation 1 and a small network, which begins near zero."""
+        directions = principal_directions(inputs - inputs.mean(axis=0), tolerance=0.0)[: self.numbers]
+        matrix = directions.T / (inputs @ directions.T).std(axis=0)
+        network = _network((inputs.shape[1], _LATENT_HIDDEN, self.numbers), dtype, key)
+        *weights, last = network.weights
+        return Latent(jnp.asarray(matrix, dtype), dc.replace(network, weights=(*weights, 0.1 * last)))
+
+    def _search(
+        self, fields: Fields, start: "Coupled", dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None
+    ) -> Minimised:
+        """Stages with fresh points where there are more than a search looks at; one stage otherwise."""
+        stages = 1 if fields.outputs.size <= _MOST_VALUES else _STAGES
+        iterations = self.iterations or _USUAL_ITERATIONS
+        result, entries = None, ()
+        for stage, stage_key in enumerate(jr.split(key, stages), start=1):
+            problem = moving_problem(fields, self.ridge, dtype, key=stage_key)
+            parameters = start if result is None else result.parameters
+            state = self.minimiser.init(problem, parameters, key=stage_key)
+            if result is not None:
+                state = dc.replace(state, iteration=result.state.iteration)
+            result = minimise(
+                problem,
+                parameters,
+                self.minimiser,
+                iterations=max(iterations * stage // stages, stage),
+                key=stage_key,
+                state=state,
+                stage="trunk" if stage == 1 else f"trunk, points {stage}",
+                stopping=_STOPPING,
+                on_step=on_step,
+            )
+            entries += result.history
+            if result.status != "finished":
+                break
+        assert result is not None
+        return dc.replace(result, history=entries)
+
+
+def _network(architecture: tuple[int, ...], dtype: np.dtype, key: PRNGKeyArray) -> Perceptron:
+    return make_perceptron(architecture, activation="tanh", initialisation="xavier", dtype=dtype, key=key)
+
+
+def moving_inputs(data: AnyData) -> AbstractInputs:
+    """The encoder for a trunk that moves: few numbers; logarithms where one of them varies threefold."""
+    if data.flat_inputs.shape[1] > 8:
+        return PrincipalInputs(min(_PRINCIPAL, data.samples, data.flat_inputs.shape[1]))
+    low, high = data.flat_inputs.min(axis=0), data.flat_inputs.max(axis=0)
+    return StandardisedInputs("log") if ((low > 0) & (high > 3 * low)).any() else StandardisedInputs()
+
+
+class Coupled(eqx.Module):
+    """Functions phi, and features psi of the coefficients c = B (1, psi)."""
+
+    functions: MovingFunctions
+    features: SkipFeatures
+
+    def psi(self, inputs: Float[Array, "samples features"]) -> Float[Array, "samples columns"]:
+        """(1, psi) of the encoded inputs."""
+        values = self.features(inputs)
+        return jnp.concatenate([jnp.ones_like(values[:, :1]), values], axis=1)
+
+
+def moving_problem(
+    fields: Fields, ridge: float, dtype: np.dtype, *, key: PRNGKeyArray | None = None
+) -> "MovingProblem":
+    """The problem of all samples; with a key, and where there are many points, at random ones of every sample."""
+    assert fields.inputs is not None
+    samples, channels, count = len(fields.inputs), fields.channels or 1, len(fields.points)
+    values = fields.outputs.reshape(samples, channels, count).swapaxes(1, 2)
+    points, weights = fields.points, np.tile(mean_one(fields.point_weights, count), (samples, 1))
+    few = max(_MOST_VALUES // (samples * channels), _FEWEST_POINTS)
+    if key is not None and few < count:
+        rng = np.random.default_rng(jr.key_data(key))
+        places = np.stack([rng.choice(count, few, replace=False) for _ in range(samples)])
+        points, weights = points[places], np.take_along_axis(weights, places, axis=1)
+        values = np.take_along_axis(values, places[..., None], axis=1)
+    rows = mean_one(fields.sample_weights, samples * channels).reshape(samples, channels)
+    on_device = ft.partial(jnp.asarray, dtype=dtype)
+    return MovingProblem(
+        on_device(points),
+        on_device(fields.inputs),
+        on_device(values),
+        on_device(weights),
+        on_device(rows),
+        on_device(ridge),
+    )
+
+
+class MovingProblem(AbstractObjective):
+    """min over B of the weighted mean of |Phi B psi - u|^2 + ridge^2 |B|^2.
+
+    Every sample has its own Phi. By the envelope theorem B is held fixed in the gradient. The normal equations are
+    sums over the samples of Kronecker products.
+    """
+
+    points: Float[Array, "*samples points coordinates"]
+    inputs: Float[Array, "samples features"]
+    values: Float[Array, "samples points channels"]
+    point_weights: Float[Array, "samples points"]
+    sample_weights: Float[Array, "samples channels"]
+    ridge: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1e-3)
+
+    def value(self, parameters: Coupled) -> Float[Array, ""]:
+        Phi, psi = self.features(parameters)
+        B = jax.lax.stop_gradient(self._solve(Phi, psi))
+        errors = jnp.einsum("spk,sm,kmc->spc", Phi, psi, B) - self.values
+        squares = jnp.einsum("spc,sp,sc->", errors**2, self.point_weights, self.sample_weights)
+        return squares / errors.size + self.ridge**2 * jnp.mean(B**2)
+
+    def features(self, parameters: Coupled) -> tuple[Array, Array]:
+        """Phi (samples, points, functions) and psi (samples, columns)."""
+        return parameters.functions.functions(self.points, self.inputs), parameters.psi(self.inputs)
+
+    @eqx.filter_jit
+    def solve(self, parameters: Coupled) -> Float[Array, "functions columns channels"]:
+        """B at these parameters."""
+        return self._solve(*self.features(parameters))
+
+    def _solve(self, Phi: Array, psi: Array) -> Float[Array, "functions columns channels"]:
+        grams = jnp.einsum("spk,spl,sp->skl", Phi, Phi, self.point_weights)
+        right = jnp.einsum("spk,spc,sp->skc", Phi, self.values, self.point_weights)
+        functions, columns = Phi.shape[2], psi.shape[1]
+
+        def one(weights: Array, right: Array) -> Array:
+            gram = jnp.einsum("skl,sm,sn,s->kmln", grams, psi, psi, weights)
+            gram = gram.reshape(functions * columns, -1)
+            shift = self.ridge**2 * Phi.shape[0] * Phi.shape[1] / len(gram)
+            shift = shift + 8 * jnp.finfo(Phi.dtype).eps * jnp.max(jnp.diagonal(gram))
+            factor = jsl.cho_factor(gram + shift * jnp.eye(len(gram), dtype=Phi.dtype), lower=True)
+            solved = jsl.cho_solve(factor, jnp.einsum("sk,sm,s->km", right, psi, weights).ravel())
+            return solved.reshape(functions, columns)
+
+        return jax.vmap(one, (1, 2), 2)(self.sample_weights, right)
+
+
+def _coefficients(
+    found: Coupled, fields: Fields, ridge: float, dtype: np.dtype
+) -> tuple[Float[np.ndarray, "rows functions"], float]:
+    """A = B psi, with B solved for as in the search, and the mean squared error of all values."""
+    assert fields.inputs is not None
+    B = moving_problem(fields, ridge, dtype, key=jr.key(0)).solve(found)
+    psi = found.psi(jnp.asarray(fields.inputs, dtype))
+    A = np.asarray(jnp.einsum("sm,kmc->sck", psi, B)).reshape(fields.rows, -1)
+    return A, fields.loss(found.functions, A, p=2.0)
