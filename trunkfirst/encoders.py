@@ -131,11 +131,7 @@ class Elementwise(SensorEncoder):
             raise UnknownNameError("function", self.function, tuple(ELEMENTWISE))
 
     def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
-        xp, is_used = namespace(inputs), self.is_positive[None]
-        # Where the function is not used its argument is 1, so that no gradient becomes NaN.
-        with np.errstate(divide="ignore", invalid="ignore"):  # of new inputs that are not positive
-            values = ELEMENTWISE[self.function](xp.where(is_used, inputs, 1.0), xp)
-        return xp.where(is_used, values, inputs)
+        return _of_some(ELEMENTWISE[self.function], inputs, self.is_positive[None])
 
 
 class Powers(SensorEncoder):
@@ -145,11 +141,18 @@ class Powers(SensorEncoder):
     is_used: Bool[AnyArray, " sensors"]
 
     def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
-        xp, p, is_used = namespace(inputs), self.exponents[None], self.is_used[None]
-        # As in `Elementwise`, no gradient may become NaN.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = xp.log(xp.where(is_used, inputs, 1.0))
-        return xp.where(is_used, xp.where(p == 0, logs, xp.exp(p * logs)), inputs)
+        def power(x: Any, xp: Any) -> Any:
+            p, logs = self.exponents[None], xp.log(x)
+            return xp.where(p == 0, logs, xp.exp(p * logs))
+
+        return _of_some(power, inputs, self.is_used[None])
+
+
+def _of_some(function: Callable[[Any, Any], Any], inputs: Any, is_used: Any) -> Any:
+    """The function of the sensors that are used; elsewhere its argument is 1, so that no gradient becomes NaN."""
+    xp = namespace(inputs)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of new inputs that are not positive
+        return xp.where(is_used, function(xp.where(is_used, inputs, 1.0), xp), inputs)
 
 
 class LinearProjection(SensorEncoder):

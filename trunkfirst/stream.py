@@ -259,8 +259,8 @@ class _Work:
         if place.saved is not None and not is_distributed():
             work.total, work.blocks = float(place.saved.note["total"]), int(place.saved.note["blocks"])
             for name in ("plain", "weighted"):
-                states = {key.partition(".")[::2]: array for key, array in place.saved.arrays.items()}
-                getattr(work, name).restore({key: array for (n, key), array in states.items() if n == name})
+                state = {key: place.saved.arrays[f"{name}.{key}"] for key in ("rows", "numbers")}
+                getattr(work, name).restore(state)
         return work
 
     def combine(self) -> None:
