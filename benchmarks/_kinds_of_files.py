@@ -184,7 +184,13 @@ def run_files() -> Pieces:
     """What the commands read of a run folder, beside the model."""
     rng = np.random.default_rng(0)
     places = {"points": rng.random((6, 2)), "sensors.f": rng.random((3, 1))}
-    known = {"centre": rng.random(3), "matrix": rng.random((3, 2)), "seen": rng.random((5, 2))}
+    known = {
+        "centre": rng.random(3),
+        "spread": np.ones(3),
+        "matrix": rng.random((3, 2)),
+        "seen": rng.random((5, 2)),
+    }
+    known |= {"location": np.zeros(5), "scale": np.ones(5), "limit": np.array(1.0)}
     bounds = {
         "levels": np.array([0.9]),
         "field": np.ones(1),
@@ -192,7 +198,6 @@ def run_files() -> Pieces:
         "pointwise": np.ones((1, 6)),
     }
     memory = places | {f"familiarity.{name}": array for name, array in known.items()}
-    memory |= {"familiarity.distance": np.array(1.0), "familiarity.remainder": np.array(0.1)}
     memory |= {f"intervals.{name}": array for name, array in bounds.items()}
     found = {"errors": rng.random(4), "optimal_errors": rng.random(4), "points": places["points"]}
     found |= {"triangles": np.array([[0, 1, 2]]), "example_index": np.array(1), "example_target": rng.random(6)}

@@ -127,7 +127,7 @@ async def ask(app: Any, method: str, path: str, headers: list[tuple[bytes, bytes
     sent: list[Any] = []
 
     async def receive() -> Any:
-        return incoming.pop(0) if incoming else {"type": "http.disconnect"}
+        return incoming.pop(0) if incoming else await asyncio.Future()  # the client waits for its answer
 
     async def send(message: Any) -> None:
         sent.append(message)

@@ -90,7 +90,7 @@ def make_problem(activation: str) -> tuple[Any, Any]:
     """The trunk of preset fast for nonlinear-conductivity, and the fields it is fitted to."""
     values = {"trunk": {"activation": activation, **NETWORKS[activation]}, "inputs": "standardise"}
     config = make_run_config("fast", "nonlinear-conductivity", values)
-    data = load_run_data(config.data, config.problem).all_but_test
+    data = load_run_data(config.data, config.problem).train
     method: Any = config.method
     return method.trunk, encode(data, method, DTYPE).fields
 

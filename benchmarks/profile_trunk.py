@@ -99,7 +99,7 @@ def make_search(name: str) -> tuple[AbstractObjective, Any]:
     """The problem that step 1 of preset fast searches, and a start."""
     config = make_run_config("fast", name, {"inputs": "standardise"})
     method: Any = config.method
-    fields = encode(load_run_data(config.data, config.problem).all_but_test, method, DTYPE).fields
+    fields = encode(load_run_data(config.data, config.problem).train, method, DTYPE).fields
     start = method.trunk.start(fields, dtype=DTYPE, key=jr.key(0))
     return fields.problem(DTYPE)(method.trunk.ridge), start
 

@@ -147,7 +147,7 @@ def fit_trunk(
             raise KeyboardInterrupt
 
     config = shorten(make_run_config(preset, problem, {"inputs": "standardise"}), share)
-    data = prepared_data(preset, problem).all_but_test
+    data = prepared_data(preset, problem).train
     method: Any = config.method
     jax.clear_caches()
     with jax.enable_x64(True):

@@ -43,6 +43,21 @@ def no_report() -> Iterator[None]:
 
 
 @pytest.fixture
+def unrendered() -> Iterator[pytest.MonkeyPatch]:
+    """Figures are drawn but not rendered, which takes most of the time of a report: its text is tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        blank = b'<svg viewBox="0 0 1 1"></svg>'
+        patch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: file.write(blank))
+        yield patch
+
+
+@pytest.fixture
+def rendered(unrendered: pytest.MonkeyPatch) -> None:
+    """For the tests of a module without rendering that look at figures."""
+    unrendered.undo()
+
+
+@pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
     """Run a command and return its exit code, standard output and standard error."""
 

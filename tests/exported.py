@@ -25,7 +25,6 @@ from trunkfirst.encoders import (
     LinearProjection,
     Parallel,
     Powers,
-    QuadratureProjection,
     Standardise,
 )
 from trunkfirst.networks.branches import (
@@ -38,7 +37,9 @@ from trunkfirst.networks.branches import (
     SkipFeatures,
     StackedBranch,
 )
-from trunkfirst.networks.interpolants import interpolate
+from trunkfirst.networks.fourier_layers import GridBranch, make_fourier_network
+from trunkfirst.networks.interpolants import FlatInterpolation, RadialInterpolation
+from trunkfirst.networks.interpolate import interpolate
 from trunkfirst.networks.layers import ACTIVATIONS, Modes, Trunk
 from trunkfirst.networks.moving import Latent, MovingFunctions
 from trunkfirst.networks.operator import Operator
@@ -102,6 +103,28 @@ def convolution(*grid: int, channels: tuple[int, ...]) -> Operator:
     return on_features(ConvolutionFeatures(kernels, tuple(normal(n) for n in channels), dense, grid))
 
 
+def fourier(*grid: int, functions: int = 1) -> Operator:
+    """Fourier layers on a grid, the last axis periodic; a second function is a constant."""
+    cells = math.prod(grid)
+    is_periodic = [False] * (len(grid) - 1) + [True]
+    shape = {"channels": 3, "layers": 2, "modes": 2, "is_periodic": is_periodic, "padding": 0.3}
+    with jax.enable_x64(True):
+        network = make_fourier_network(grid, functions, 1, **shape, dtype=np.dtype(float), key=jax.random.key(0))
+    places = np.stack([np.arange(cells)[::-1], np.full(cells, cells)])[:functions]
+    branch = GridBranch(
+        network,
+        normal(cells, RANK),
+        normal(functions),
+        positive(functions),
+        normal(RANK, seed=1),
+        array(2.0),
+        jnp.asarray(places, jnp.int32),
+        grid,
+        12,
+    )
+    return make(branch=branch)
+
+
 def kernel(smoothness: str) -> Operator:
     centres = np.concatenate([INPUTS[:3], np.asarray(normal(6, 12))])  # distance 0 is among them
     branch = KernelBranch(array(centres), normal(9, RANK), normal(RANK), array(3.0), smoothness, 0.0)
@@ -138,6 +161,18 @@ def between(*, grid: bool, smooth: bool, periods: tuple[float, float] = (0.0, 0.
     return dc.replace(make(), trunk=modes, transform=normal(3, RANK, seed=3))
 
 
+def radial() -> Operator:
+    centres = array(np.concatenate([POINTS[:2] / 2, np.asarray(normal(4, 2))]))  # distance 0 is among them
+    functions = RadialInterpolation(normal(9, 3), centres, array([0.0, 0.0]), array([2.0, 2.0]))
+    return dc.replace(make(), trunk=Modes(functions), transform=normal(3, RANK, seed=3))
+
+
+def on_a_line() -> Operator:
+    x = np.linspace(-1, 1, 8)[:, None]
+    functions = FlatInterpolation(interpolate(x, np.sin(x * [1, 2, 3])), (1,), 2)
+    return dc.replace(make(), trunk=Modes(functions), transform=normal(3, RANK, seed=3))
+
+
 def moving(*, channels: int | None = None, latent: bool = True) -> Operator:
     """Functions of two coordinates and of the input, of which they see three numbers or all of it."""
     numbers = 3 if latent else 12
@@ -172,16 +207,19 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "convolution 1d": lambda: convolution(12, channels=(2, 3)),
     "convolution 2d": lambda: convolution(3, 4, channels=(3, 2)),
     "convolution 3d": lambda: convolution(2, 3, 2, channels=(3,)),
+    "fourier 1d": lambda: fourier(12),
+    "fourier 2d": lambda: fourier(3, 4),
+    "fourier 3d": lambda: fourier(2, 3, 1, functions=2),
     "standardise": lambda: make(STANDARD),
     "one sensor": lambda: make(
-        Chain((QuadratureProjection(normal(12, 1)), Standardise(normal(1), positive(1)))), features=1
+        Chain((LinearProjection(normal(12, 1)), Standardise(normal(1), positive(1)))), features=1
     ),
     "all positive": lambda: make(
-        Parallel((Elementwise(jnp.ones(1, bool), "log"), LinearProjection(normal(11), normal(11, 3))), (1, 11)),
+        Parallel((Elementwise(jnp.ones(1, bool), "log"), LinearProjection(normal(11, 3), normal(11))), (1, 11)),
         features=4,
     ),
-    "coordinates": lambda: make(LinearProjection(normal(12), normal(12, 3, seed=1)), features=3),
-    "chain": lambda: make(Chain((STANDARD, QuadratureProjection(normal(12, 3)))), features=3),
+    "coordinates": lambda: make(LinearProjection(normal(12, 3, seed=1), normal(12)), features=3),
+    "chain": lambda: make(Chain((STANDARD, LinearProjection(normal(12, 3)))), features=3),
     "periodic": lambda: make(points=Periodic((0.0, 1.5))),
     "fourier": lambda: make(points=FourierFeatures(normal(4, 2))),
     "points chain": lambda: make(points=Chain((Standardise(normal(2), positive(2)), Periodic((2.0, 0.0))))),
@@ -189,6 +227,8 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "cubic grid": lambda: between(grid=True, smooth=True, periods=(0.0, 1.9)),
     "linear triangles": lambda: between(grid=False, smooth=False),
     "smooth triangles": lambda: between(grid=False, smooth=True, periods=(2.0, 0.0)),
+    "radial": radial,
+    "on a line": on_a_line,
     "moving": ft.partial(moving, latent=False),
     "moving channels": ft.partial(moving, channels=3),
     "channels": ft.partial(make, channels=3),

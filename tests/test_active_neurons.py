@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import has_same_bits
 
+from trunkfirst.checkpoints import keep_checkpoints
 from trunkfirst.errors import DataError, ValueRangeError
 from trunkfirst.networks.layers import Perceptron
 from trunkfirst.records import LogEntry
-from trunkfirst.regressors.active_neurons import ActiveNeurons
+from trunkfirst.regressors.active_neurons import ActiveNeurons, NeuronSearch
 
 SMALL = ActiveNeurons(width=12, iterations=6)
 
@@ -76,13 +78,12 @@ def test_the_branch_predicts_what_was_fitted(features):
     x, y = smooth(features=features, coefficients=4)
     y[:, 3] = y[:, 0] - 2 * y[:, 1]  # rank 3: the targets are reduced, and come back
     x = 5 + 0.1 * x
-    branches: list[Perceptron] = []
-    result = fit(dc.replace(SMALL, on_branch=lambda k, branch: branches.append(branch)), x, y)
+    branches: dict[int, Perceptron] = {}
+    result = fit(dc.replace(SMALL, on_branch=branches.__setitem__), x, y)
     assert result.branch.architecture == (features, 12, 4)
-    assert len(branches) == 1 + result.iterations
-    losses = [float(np.mean((branch(jnp.asarray(x)) - y) ** 2)) for branch in branches]
-    assert losses[1:] == pytest.approx([step.loss for step in result.history], rel=1e-9)
-    assert losses[0] > losses[1]
+    assert list(branches) == [step.iteration for step in result.history]
+    losses = [float(np.mean((branch(jnp.asarray(x)) - y) ** 2)) for branch in branches.values()]
+    assert losses == pytest.approx([step.loss for step in result.history], rel=1e-9)
     np.testing.assert_allclose(np.linalg.norm(result.branch.weights[0], axis=1), 1, rtol=1e-12)
 
 
@@ -135,6 +136,25 @@ def test_an_interrupt_returns_what_there_is():
     assert result.status == "interrupted"
     assert result.iterations == 2
     assert result.loss == pytest.approx(result.history[-1].loss, rel=1e-9)
+
+
+@pytest.mark.parametrize(("mode", "calls"), [("exchange", 2), ("sweep", 20)])
+def test_an_interrupt_inside_an_iteration_changes_no_bit(mode, calls, tmp_path, monkeypatch):
+    method, data, attempt = dc.replace(SMALL, mode=mode, iterations=3), smooth(), NeuronSearch._attempt
+    whole, countdown = fit(method, *data), iter(range(calls - 1, -1, -1))
+
+    def interrupted(*arguments):
+        result = attempt(*arguments)  # has drawn random numbers
+        if next(countdown, -1) == 0:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(NeuronSearch, "_attempt", interrupted)
+    with keep_checkpoints(tmp_path), pytest.raises(KeyboardInterrupt):
+        fit(method, *data)
+    with keep_checkpoints(tmp_path):
+        resumed = fit(method, *data)
+    assert has_same_bits(resumed.branch, whole.branch)
 
 
 @pytest.mark.parametrize("x", [np.zeros((10, 2)), np.repeat([[0.0], [1.0]], 5, axis=0)], ids=["constant", "two"])

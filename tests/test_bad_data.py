@@ -191,7 +191,6 @@ WRONG: dict[str, tuple[Builder, str]] = {
         npz(inputs=None, points=None, outputs=None),
         "no inputs, points or outputs here; found: nothing",
     ),
-    "unknown key": (npz(colour=np.ones(3)), "unknown array 'colour'; known keys: inputs, points"),
     "a slip of the pen": (npz(point_weigths=np.ones(4)), "'point_weigths' (did you mean 'point_weights'?)"),
     "two spellings": (
         npz(**{"inputs.f": INPUTS, "inputs_f": INPUTS, "inputs": None}),

@@ -33,6 +33,7 @@ from trunkfirst.networks.branches import (
 from trunkfirst.networks.layers import Trunk
 from trunkfirst.networks.operator import Operator
 from trunkfirst.regressors.base import InputLayout
+from trunkfirst.regressors.input_grid import InputGrid
 from trunkfirst.regressors.network import BranchNetwork, HiddenFeatures, NetworkBranch
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.two_step import TwoStep
@@ -287,7 +288,7 @@ def test_a_skip_makes_linear_operators_simple():
 
 @pytest.mark.parametrize("name", ["product", "convolution", "skip and product"])
 def test_settings_make_what_they_say(name: str):
-    layout = InputLayout((2, 4), (2, 3))
+    layout = InputLayout((2, 4), InputGrid((np.arange(2.0), np.arange(3.0)), np.arange(6)[None]))
     settings = {
         "product": {"hidden": (5, 4), "activation": "relu", "initialisation": "he", "product": True},
         "convolution": {"hidden": (3, 4), "activation": "relu", "initialisation": "he", "convolution": True},
@@ -316,4 +317,4 @@ def test_a_stack_has_dense_layers_only(option: str):
     """The option was dropped without a word before."""
     settings = BranchNetwork(hidden=(4, 4), stacked=True, **{option: True})
     with pytest.raises(SettingError, match=r"branch\.stacked goes with neither skip nor product"):
-        settings.make(2, 3, InputLayout((1, 1), (2, 1)), stacked=True, dtype=DOUBLE, key=jr.key(0))
+        settings.make(2, 3, InputLayout((1, 1)), stacked=True, dtype=DOUBLE, key=jr.key(0))

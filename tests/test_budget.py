@@ -108,7 +108,7 @@ def test_channels_are_added_and_each_counts_by_its_own_size():
     assert found.total.shape == (7, 2)
     predictions = an_operator(channels=2).predict(both.flat_inputs, both.points)
     squares = ((predictions - both.outputs) ** 2).mean(axis=1)
-    assert found.mean(found.total) == pytest.approx(squares.sum(axis=1).mean(), rel=1e-12, abs=0)
+    assert found.summary()["total_squared"] == pytest.approx(squares.sum(axis=1).mean(), rel=1e-12, abs=0)
     assert found.relative(found.total) == pytest.approx(
         (squares / (both.outputs**2).mean(axis=1)).mean(), rel=1e-12
     )

@@ -16,7 +16,7 @@ import typer
 from helpers import read_file
 
 import trunkfirst
-from trunkfirst import progress, run_data, runs
+from trunkfirst import progress, run_data
 from trunkfirst.cli import train
 from trunkfirst.cli.commands import app, main
 from trunkfirst.data.operator_data import OperatorData
@@ -148,7 +148,7 @@ def test_an_interrupt_outside_training_ends_with_130(call: Call, monkeypatch: py
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "run", stop)
+    monkeypatch.setattr("trunkfirst.runs.run.run", stop)
     code, out, err = call("run", NAME, *SMALL, "--quiet")
     assert (code, out) == (130, "")
     assert err in ("", "trunkfirst: interrupted\n")

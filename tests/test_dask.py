@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from own_problems import Call
 
-from trunkfirst import runs
 from trunkfirst.distributed import pools
 from trunkfirst.distributed.pools import Lost, on_cluster
 from trunkfirst.errors import ClusterError, MissingExtraError, SolveError, ValueRangeError
@@ -114,7 +113,7 @@ def test_a_run_finds_the_data_that_the_cluster_made(
         assert len(content(tmp_path)) == 3  # two shards and their index
         raise SolveError("far enough")
 
-    monkeypatch.setattr(runs, command, begin)
+    monkeypatch.setattr(f"trunkfirst.runs.{command}.{command}", begin)
     address = cluster.scheduler_address
     code, _, err = call(command, PROBLEM, "--samples", "8", "--scheduler", address, "--out", tmp_path / "out")
     assert (code, "far enough" in err) == (SolveError.exit_code, True), err

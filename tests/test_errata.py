@@ -11,18 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import make_network
-
-from trunkfirst.errors import ValueRangeError
-from trunkfirst.linear.orthonormalise import QR
-from trunkfirst.networks.layers import Perceptron
-from trunkfirst.theory.input_spaces import DiskFields, SlopeBall, SobolevBall
-from trunkfirst.theory.interpolation import (
-    branch_lipschitz,
+from paper_input_spaces import DiskFields, SlopeBall, SobolevBall
+from paper_networks import (
     interpolating_branch,
     interpolating_trunk,
     smallest_gap,
     spread_direction,
 )
+
+from trunkfirst.errors import ValueRangeError
+from trunkfirst.linear.orthonormalise import QR
+from trunkfirst.networks.layers import Perceptron
+from trunkfirst.theory.estimates import branch_lipschitz
 from trunkfirst.theory.rates import truncate
 
 # Of a sum over 20 blocks, each of at most five terms of size 1.
@@ -253,7 +253,7 @@ def test_10_coefficients_are_stacked_by_rows():
 def test_11_delta_is_the_smallest_distance():
     points = np.random.default_rng(0).uniform(-1, 1, (200, 2))
     delta = np.linalg.norm((points[:, None] - points)[np.triu_indices(200, 1)], axis=1).min()
-    v = spread_direction("points", points)
+    v = spread_direction(points)
     sufficient = 2 / delta * np.sqrt(np.pi * 2 / 8) * 200**2  # |v~| of the proof, d = d_y = 2
     assert smallest_gap(sufficient * (points @ v)) >= 2
     assert 2 / smallest_gap(points @ v) == pytest.approx(4.39e3, rel=0.01)  # what the search needs

@@ -28,7 +28,6 @@ SMALLER: dict[str, dict[str, Any]] = {
     "darcy": {"samples": 60, "iterations": 100},
     "burgers": {"iterations": 60},
     "own_network": {"iterations": 50},
-    "pipeline": {"components": (3, 5), "iterations": 50},
 }
 
 

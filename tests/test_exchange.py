@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from trunkfirst.regressors.active_neurons import ActiveNeurons, NeuronState
 from trunkfirst.regressors.neuron_exchange import (
     Neurons,
     Samples,
@@ -65,7 +64,7 @@ def test_a_candidate_that_adds_nothing_has_no_gain():
 def test_shifts_find_the_best_breakpoint_on_the_samples(positions):
     data, neurons, rng = problem()
     fitted = fit_output(data, neurons, ridge=1e-13)
-    scores = Scores(data, fitted, np.arange(6), positions)
+    scores = Scores(data, fitted, positions)
     direction = pair_directions(data, 1, rng=rng)
     (best,) = scores.best(Neurons(direction[:0], np.zeros(0)), direction, 1, floor=0.0, rng=rng)
     column = Neurons(best.direction[None], np.array([best.bias]))(data)
@@ -98,9 +97,8 @@ def test_the_local_fit_is_least_squares_on_the_active_samples():
 
 
 def test_dead_neurons_go_first():
-    data, neurons, rng = problem()
+    data, neurons, _ = problem()
     dead = neurons.replace(4, neurons.directions[4], -100.0)
     fitted = fit_output(data, dead, ridge=1e-13)
     assert list(np.flatnonzero(fitted.is_dead)) == [4]
-    scores = ActiveNeurons(6)._scores(data, NeuronState(dead, fitted), rng)
-    assert list(scores.replaceable) == [4]
+    assert list(Scores(data, fitted, 10).replaceable) == [4]

@@ -16,7 +16,6 @@ import pytest
 from explorer_browser import Browser, browser_at
 from explorer_runs import HOSTILE, MAKERS, SQUARE, write_run
 from own_problems import Call
-from scipy.spatial import KDTree
 
 from trunkfirst.errors import CorruptFileError, UsageError
 from trunkfirst.exporters import explorer, explorer_fields
@@ -59,7 +58,7 @@ const found = asked.map(({ values, point }) => {
   const inputs = model.inputsOf(values), coefficients = model.coefficientsOf(inputs);
   const channels = content.channels.map((_, channel) => [
     [...model.fieldOf(coefficients, channel)], model.valueAt(coefficients, point, channel)]);
-  return { inputs: [...inputs], channels, outlierScore: model.outlierScore(values) };
+  return { inputs: [...inputs], channels, outlierScore: model.outlierScore(inputs) };
 });
 console.log(JSON.stringify(found));
 """
@@ -132,9 +131,12 @@ def test_outliers_are_those_of_python(runs: Path, tmp_path: Path):
     assert known is not None
     values = np.array([[1.5, 1.5], [1.1, 1.9], [9.0, 1.5], [1.5, -4.0]])
     found = run_node(runs / "space.html", tmp_path, [{"values": v.tolist(), "point": [0, 0, 0]} for v in values])
-    assert [each["outlierScore"] > 1.5 for each in found] == known.is_outlier(values).tolist()
-    distances = np.asarray(KDTree(known.seen).query((values - known.centre) @ known.matrix)[0])
-    assert [each["outlierScore"] for each in found] == pytest.approx(distances / known.distance)
+    assert (
+        [each["outlierScore"] > 1 for each in found]
+        == known.is_outlier(values).tolist()
+        == [False, False, True, True]
+    )
+    assert [each["outlierScore"] for each in found] == pytest.approx(known.scores(values) / known.limit, abs=1e-9)
 
 
 # -- what is in the file

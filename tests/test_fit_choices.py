@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from own_problems import Call, antiderivative
 
-from trunkfirst.auto import choose, with_trunk
+from trunkfirst.auto import choose
 from trunkfirst.candidates import settings_of
 from trunkfirst.clock import Clock
 from trunkfirst.coordinates import Coordinates
@@ -89,8 +89,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[[AbstractMethod, Mapping[
 
         monkeypatch.setattr(Search, "_measure", measure)
         data = split_data(on_a_grid(), DataSettings())
-        is_open = isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk)
-        choose(with_trunk(method, data.data), data, seed=0, clock=Clock(60.0), is_trunk_open=is_open)
+        choose(method, data, seed=0, clock=Clock(60.0))
         return found
 
     return go

@@ -12,7 +12,7 @@ import pytest
 from helpers import network_of, read_file
 from own_problems import OPTIONS, SETTINGS, Call, antiderivative, shared_data
 
-from trunkfirst import runs, sizing
+from trunkfirst import sizing
 from trunkfirst.data.operator_data import InputFunction
 from trunkfirst.data.read_write import write_data
 from trunkfirst.data.scattered_data import AnyData, ScatteredData
@@ -80,7 +80,7 @@ def test_options_are_stronger_than_the_file_and_the_file_than_defaults(
         seen.append(config)
         raise UsageError("that will do")
 
-    monkeypatch.setattr(runs, "run", stop)
+    monkeypatch.setattr("trunkfirst.runs.run.run", stop)
     options = ("--seed", "7", "--set", "seed=9", "--set", "intervals=false")
     for more in ((), options, ("--test-share", "0.2")):
         assert call("fit", "--config", tmp_path / "mine.toml", *more)[0] == 2

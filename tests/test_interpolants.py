@@ -14,14 +14,15 @@ from scipy.interpolate import CubicSpline, LinearNDInterpolator, RegularGridInte
 from scipy.spatial import Delaunay
 
 from trunkfirst.errors import DataError, UsageError
+from trunkfirst.networks.grids import is_grid
 from trunkfirst.networks.interpolants import (
     AbstractInterpolation,
+    FlatInterpolation,
     GridSpline,
+    RadialInterpolation,
     SimplexInterpolation,
-    interpolate,
-    interpolation_bytes,
-    is_grid,
 )
+from trunkfirst.networks.interpolate import can_interpolate, interpolate
 from trunkfirst.networks.operator import PARTS
 from trunkfirst.networks.storage import _describe, _Restorer
 
@@ -382,21 +383,72 @@ def test_is_grid():
     assert is_grid(scattered(30, 1)[2:])
 
 
-def test_bytes():
-    assert interpolation_bytes(uniform(9, 2), 7) == 8 * 100 * 7
-    assert interpolation_bytes(scattered(96, 2), 7) == 8 * 100 * 6 * 7
-    smooth = interpolate(scattered(96, 2), random_values(scattered(96, 2)), smooth=True)
-    assert smooth.table.nbytes == interpolation_bytes(scattered(96, 2), 4)
+# -- planes, points that coincide, many coordinates
+
+PLANES = {
+    "line": (np.array([[1.0, -2.0]]), np.array([0.3, 7.0]), GridSpline),
+    "constant coordinate": (np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), np.array([0.0, 0.0, 0.3]), None),
+    "tilted plane": (np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.5]]), np.array([1e3, 0.0, -5.0]), None),
+}
+
+
+@pytest.mark.parametrize("name", PLANES)
+def test_functions_on_a_plane_are_those_within_it(name: str):
+    axes, origin, kind = PLANES[name]
+    inside, new = scattered(60, len(axes)), scattered(9, len(axes), seed=1)
+    inside = np.unique(inside, axis=0)
+    functions = interpolate(inside @ axes + origin, wave(inside), smooth=True)
+    assert isinstance(functions, FlatInterpolation)
+    assert isinstance(functions.inner, kind or SimplexInterpolation)
+    assert functions.coordinates == len(origin)
+    # The coordinates used are those of the plane times a factor, which changes no value.
+    expected = at(interpolate(inside, wave(inside), smooth=True), new)
+    assert np.abs(at(functions, new @ axes + origin) - expected).max() < 1e-8
+
+
+def test_points_that_coincide_are_merged():
+    points = scattered(50, 2)
+    twice = np.concatenate([points, points[5:8]])
+    triangles = Delaunay(points).simplices
+    both = np.where(triangles == 6, len(points) + 1, triangles)  # some triangles name the second of two points
+    for options in ({}, {"triangles": both}):
+        functions = interpolate(twice, wave(twice), **options)
+        assert np.abs(at(functions, twice) - wave(twice)).max() < 1e-12
+
+
+def test_a_jump_at_points_that_coincide_is_refused():
+    points = np.concatenate([scattered(9, 2), np.zeros((1, 2))])
+    values = wave(points)
+    values[-1] += 1
+    with pytest.raises(DataError, match="points: 0 and 13 coincide, but the outputs differ there"):
+        interpolate(points, values)
+
+
+def test_radial_functions_are_exact_at_the_points_and_reproduce_linear_functions():
+    points = np.random.default_rng(0).random((80, 5)) * [1, 10, 0.1, 1, 1]
+    linear = points @ np.arange(10.0).reshape(5, 2) + 1
+    functions = interpolate(points, np.concatenate([random_values(points), linear], axis=1))
+    assert isinstance(functions, RadialInterpolation)
+    assert np.abs(at(functions, points)[:, :4] - random_values(points)).max() < 1e-9
+    new = np.random.default_rng(1).random((9, 5)) * [1, 10, 0.1, 1, 1]
+    assert np.abs(at(functions, new)[:, 4:] - (new @ np.arange(10.0).reshape(5, 2) + 1)).max() < 1e-8
+    with jax.enable_x64(True):
+        assert np.isfinite(jax.jacfwd(functions)(jnp.asarray(points[:3]))).all()
+
+
+def test_what_can_be_interpolated():
+    assert can_interpolate(scattered(100, 5))
+    many = np.random.default_rng(0).random((2001, 4))
+    assert not can_interpolate(many)
+    many[:, 3] = many[:, 0] + many[:, 1]
+    assert can_interpolate(many)
 
 
 @pytest.mark.parametrize(
     ("points", "error", "words"),
     [
-        (np.zeros((3, 1)), DataError, "some coincide"),
-        (np.concatenate([scattered(9, 2), np.zeros((1, 2))]), DataError, "some coincide"),
-        (np.arange(20.0)[:, None] * [[1.0, 2.0]], DataError, "all lie on a line or plane"),
-        (scattered(40, 4), UsageError, "do not form a grid.*choose a network trunk"),
-        (grid(*[[0.0, 1.0]] * 5), UsageError, "a grid of 5 axes"),
+        (np.zeros((3, 1)), DataError, "coincide, but the outputs differ"),
+        (np.random.default_rng(0).random((2001, 4)), UsageError, "do not form a grid.*choose a network trunk"),
     ],
 )
 def test_refusals(points: np.ndarray, error: type[Exception], words: str):

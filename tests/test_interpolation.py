@@ -8,19 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import make_network, waves
-from scipy.spatial.distance import cdist
-
-from trunkfirst.data.operator_data import OperatorData
-from trunkfirst.encoders import Identity
-from trunkfirst.errors import DataError, UnknownNameError, UsageError, ValueRangeError
-from trunkfirst.linear.low_rank import principal_directions, trunk_limit
-from trunkfirst.linear.orthonormalise import QR
-from trunkfirst.networks.layers import ACTIVATIONS, Perceptron, Trunk
-from trunkfirst.networks.operator import Operator, load, save
-from trunkfirst.theory.interpolation import (
-    MAX_SLOPES,
+from paper_networks import (
     REPAIRS,
-    branch_lipschitz,
     interpolating_branch,
     interpolating_trunk,
     shallow_interpolating_trunk,
@@ -28,6 +17,16 @@ from trunkfirst.theory.interpolation import (
     spread_direction,
     zero_loss_operator,
 )
+from scipy.spatial.distance import cdist
+
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.encoders import Identity
+from trunkfirst.errors import UsageError
+from trunkfirst.linear.low_rank import principal_directions, trunk_limit
+from trunkfirst.linear.orthonormalise import QR
+from trunkfirst.networks.layers import ACTIVATIONS, Perceptron, Trunk
+from trunkfirst.networks.operator import Operator, load, save
+from trunkfirst.theory.estimates import MAX_SLOPES, branch_lipschitz
 
 EPS = np.finfo(float).eps
 MAKERS: dict[str, Callable[..., Trunk]] = {
@@ -244,7 +243,7 @@ def test_trunk_is_orthonormalised_saved_and_loaded_like_any_other(tmp_path: Path
 @pytest.mark.parametrize("coordinates", [2, 3])
 def test_direction_is_far_better_than_the_lemma_promises(coordinates: int):
     points = problem(200, coordinates=coordinates)[0]
-    v = spread_direction("points", points)
+    v = spread_direction(points)
     differences = (points[:, None] - points[None])[np.triu_indices(200, 1)]
     distances = np.linalg.norm(differences, axis=1)
     guaranteed = np.sqrt(8 / (np.pi * coordinates)) / 200**2
@@ -255,32 +254,9 @@ def test_direction_is_far_better_than_the_lemma_promises(coordinates: int):
 
 def test_direction_can_leave_coordinates_out():
     points = problem(20, coordinates=3)[0]
-    v = spread_direction("points", points, scales=np.array([2.0, 0.0, 1.0]))
+    v = spread_direction(points, scales=np.array([2.0, 0.0, 1.0]))
     assert v[1] == 0
     assert np.hypot(v[0] / 2, v[2]) <= 1 + 1e-12
-
-
-# -- trunks: refusals
-
-
-@EVERY
-@pytest.mark.parametrize("offset", [0.0, 1e-17])
-def test_points_that_coincide_are_refused_by_name(make: Callable[..., Trunk], offset: float):
-    points, outputs = problem(10)
-    points[7] = points[2] + offset
-    with pytest.raises(DataError, match=r"points: rows 2 and 7 are the same up to rounding"):
-        make(points, outputs)
-
-
-@EVERY
-def test_width_must_be_positive(make: Callable[..., Trunk]):
-    with pytest.raises(ValueRangeError, match="width is 0"):
-        make(*problem(), 0)
-
-
-def test_unknown_repairs_are_refused():
-    with pytest.raises(UnknownNameError, match="staircase, hats"):
-        interpolating_trunk(*problem(), repair="stairs")
 
 
 # -- branches
@@ -330,20 +306,6 @@ def test_sensors_without_weight_are_ignored():
     changed = inputs + np.array([0.0, 5.0, 0.0])
     assert (np.abs(forward(branch, changed) - targets) <= rounding(branch, changed)).all()
     assert np.isfinite(branch_lipschitz(branch, sensor_weights=np.array([1.0, 0.0, 2.0])))
-
-
-def test_inputs_that_coincide_are_refused_by_name():
-    inputs, targets = samples(10, 3)
-    inputs[8] = inputs[4]
-    with pytest.raises(DataError, match="inputs: rows 4 and 8 are the same up to rounding"):
-        interpolating_branch(inputs, targets)
-
-
-def test_inputs_that_differ_at_sensors_without_weight_coincide():
-    inputs, targets = samples(10, 3)
-    inputs[8, :2] = inputs[4, :2]
-    with pytest.raises(DataError, match=r"rows 4 and 8 .*distance 0.0e\+00"):
-        interpolating_branch(inputs, targets, sensor_weights=np.array([1.0, 1.0, 0.0]))
 
 
 # -- operators without loss

@@ -181,13 +181,26 @@ def numbers(samples: int, *, seed: int, size: float = 1.0) -> np.ndarray:
     return size * np.random.default_rng(seed).uniform(-1, 1, (samples, 3)) * [1.0, 1e-3, 1e3] + [1.0, 0.0, 50.0]
 
 
-@pytest.mark.parametrize("samples", [100, 400])
-@pytest.mark.parametrize("make", [fields, numbers])
-def test_training_inputs_and_their_like_are_no_outliers(make, samples: int):
-    train = make(samples, seed=0)
-    known = fit_novelty(train)
-    assert not known.is_outlier(train).any()
-    assert known.is_outlier(make(500, seed=1)).mean() < 0.05
+def noise(samples: int, *, seed: int, size: float = 1.0) -> np.ndarray:
+    """Twenty sensors that have nothing to do with each other."""
+    return size * np.random.default_rng(seed).normal(size=(samples, 20))
+
+
+@pytest.mark.parametrize("samples", [30, 100, 400])
+@pytest.mark.parametrize("make", [fields, numbers, noise])
+def test_the_rate_of_false_alarms_is_the_stated_one(make, samples: int):
+    """max(1 %, 1/(n + 1)) on average over training inputs; three standard errors of a mean of ten."""
+    marked = [fit_novelty(make(samples, seed=k)).is_outlier(make(300, seed=100 + k)).mean() for k in range(10)]
+    rate = max(0.01, 1 / (samples + 1))
+    assert np.mean(marked) <= rate * (1 + 3 / np.sqrt(10))
+
+
+@pytest.mark.parametrize("make", [fields, numbers, noise])
+def test_a_sensor_at_twice_its_maximum_is_found(make):
+    train, new = make(300, seed=0), make(200, seed=1)
+    sensors = np.random.default_rng(2).integers(0, train.shape[1], 200)
+    new[np.arange(200), sensors] = 2 * train.max(axis=0)[sensors]
+    assert fit_novelty(train).is_outlier(new).mean() > 0.95
 
 
 OUTLIERS: dict[str, np.ndarray] = {
@@ -241,3 +254,14 @@ def test_novelty_to_arrays_and_back():
     new = np.concatenate([fields(50, seed=1), OUTLIERS["shifted"]])
     assert np.array_equal(back.is_outlier(new), known.is_outlier(new))
     assert novelty_from({"points": X}) is None
+
+
+def test_novelty_of_version_0_1_is_read():
+    known = fit_novelty(fields(50, seed=0))
+    old = {"centre": known.centre, "matrix": known.matrix, "seen": known.seen, "distance": 2.0, "remainder": 0.1}
+    back = novelty_from({f"familiarity.{name}": np.asarray(array) for name, array in old.items()})
+    assert back is not None
+    assert back.is_consistent
+    assert not back.is_outlier(fields(50, seed=0)).any()
+    assert back.is_outlier(OUTLIERS["far too large"]).any()
+    assert back.is_outlier(OUTLIERS["of another shape"]).all()

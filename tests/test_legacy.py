@@ -23,7 +23,6 @@ from trunkfirst.files.text_files import read_json
 from trunkfirst.linear.orthonormalise import QR, SVD
 from trunkfirst.losses import Batches
 from trunkfirst.minimisers.adam import Adam
-from trunkfirst.minimisers.levenberg_marquardt import LevenbergMarquardt
 from trunkfirst.monolithic import Monolithic, MonolithicProjected
 from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
 from trunkfirst.networks.operator import load
@@ -218,8 +217,8 @@ def test_trunks():
     loss = {"p": 3.0, "weights": "none"}
     assert two_step_of(values, loss=loss).trunk == network
     assert two_step_of({**values, "separate": True}, loss=loss).trunk == SeparateTrunks(network)
-    marquardt = two_step_of({"minimiser": "levenberg-marquardt", "iterations": 9}).trunk
-    assert marquardt == NetworkTrunk(**small, minimiser=LevenbergMarquardt(), iterations=9, starts=8)
+    with pytest.raises(UnknownNameError, match=r"minimiser of kind 'levenberg-marquardt'.*l-bfgs, adam"):
+        two_step_of({"minimiser": "levenberg-marquardt"})
     joint = {
         "projected": False,
         "minimiser": "adam",

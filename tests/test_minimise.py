@@ -18,7 +18,6 @@ from trunkfirst.checkpoints import keep_checkpoints
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.minimisers.adam import Adam
 from trunkfirst.minimisers.lbfgs import LBFGS
-from trunkfirst.minimisers.levenberg_marquardt import LevenbergMarquardt
 from trunkfirst.minimisers.loop import (
     AbstractMinimiser,
     AbstractObjective,
@@ -171,9 +170,7 @@ class Crash(BaseException):
 
 
 @pytest.mark.parametrize("error", [Crash, KeyboardInterrupt])
-@pytest.mark.parametrize(
-    "minimiser", [Adam(0.1), LBFGS(pairs=3), LevenbergMarquardt()], ids=lambda minimiser: type(minimiser).__name__
-)
+@pytest.mark.parametrize("minimiser", [Adam(0.1), LBFGS(pairs=3)], ids=lambda minimiser: type(minimiser).__name__)
 def test_an_interrupted_minimisation_is_resumed_to_the_same_bits(
     minimiser: AbstractMinimiser, error: type[BaseException], tmp_path: Path
 ):

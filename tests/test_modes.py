@@ -289,12 +289,6 @@ def test_samples_at_points_of_their_own_have_no_modes():
         fit_method(data, METHOD)
 
 
-def test_points_of_many_coordinates_have_modes_on_a_grid_alone():
-    axes = np.stack(np.meshgrid(*[[0.0, 1.0, 2.0]] * 4), axis=-1).reshape(-1, 4)
-    assert has_modes(linear(points=axes))
-    assert not has_modes(linear(points=axes + 0.1 * RNG.random(axes.shape)))
-
-
 def test_outputs_of_zeros_have_no_modes():
     with pytest.raises(DataError, match="all of them are zero"):
         step1(dc.replace(noise(), outputs=np.zeros((15, 25))))

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 from own_problems import Call
 
+import trunkfirst
 from trunkfirst import memory as needs
 from trunkfirst.errors import MemoryNeedError
 
@@ -66,3 +69,35 @@ def test_a_container_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         assert needs.free_memory() == 2_000_000
     (tmp_path / "memory.max").write_text("max\n")
     assert (needs.free_memory() or 2**30) > 2_000_000
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("trunk.kind=network", "trunk.hidden=[300000, 300000]", "trunk.width=2"),
+        ("branch.kind=network", "branch.hidden=[1000000000]"),
+        ("branch.kind=network", "branch.hidden=[1000000]"),  # a square matrix of this size is solved with
+        ("branch.kind=active-neurons", "branch.width=1000000000"),
+    ],
+    ids=str,
+)
+def test_widths_count(memory, call: Call, tmp_path: Path, settings: tuple[str, ...]):
+    memory(8)
+    x, a = np.linspace(0, 1, 20), np.random.default_rng(0).normal(size=(30, 2))
+    np.savez(tmp_path / "d.npz", inputs=a, points=x[:, None], outputs=np.tanh(a @ np.stack([x, x**2])))
+    code, _, err = call("fit", "--data", "d.npz", "--out", "a", *(f"--set={each}" for each in settings))
+    assert code == MemoryNeedError.exit_code, err
+    assert "use smaller widths" in err
+
+
+def test_what_xla_cannot_allocate_is_said_in_words(memory, monkeypatch: pytest.MonkeyPatch):
+    memory(10_000)  # the estimate finds nothing wrong
+    x, a = np.linspace(0, 1, 20), np.random.default_rng(0).normal(size=(30, 2))
+    method = trunkfirst.TwoStep(trunkfirst.ModesTrunk(width=2), trunkfirst.NetworkBranch(hidden=(5,)))
+
+    def exhausted(*_: object, **__: object) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 14400050640003024 bytes.")
+
+    monkeypatch.setattr(trunkfirst.NetworkBranch, "learn", exhausted)
+    with pytest.raises(MemoryNeedError, match="memory ran out while training"):
+        trunkfirst.fit(a, np.tanh(a @ np.stack([x, x**2])), x[:, None], method=method, progress=False)

@@ -35,7 +35,7 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_names():
-    others = ("random-conductivity", "riemann", "riemann-strong", "burgers-front")
+    others = ("random-conductivity", "binary-darcy", "riemann", "riemann-strong", "burgers-front")
     assert problem_names() == (*CLASSES, *others)
     with pytest.raises(UnknownNameError, match="multiple-inputs"):
         get_problem("nonlinear")
@@ -149,10 +149,11 @@ def test_solve_error_names_the_sample(name: str):
 
 
 def test_solve_error_arrives_from_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    bad = np.where(np.arange(300)[:, None] == 277, -0.01, 5.0)
+    bad = np.where(np.arange(12)[:, None] == 9, -0.01, 5.0)
+    monkeypatch.setattr(NonlinearConductivity, "shard_samples", 4)
     monkeypatch.setattr(NonlinearConductivity, "parameters", lambda self, samples, *, seed: bad)
-    with pytest.raises(SolveError, match=r"sample 277 \(beta = -0.01\)"):
-        make_data("nonlinear-conductivity", samples=300, workers=2, cache=tmp_path)
+    with pytest.raises(SolveError, match=r"sample 9 \(beta = -0.01\)"):
+        make_data("nonlinear-conductivity", samples=12, workers=2, cache=tmp_path)
 
 
 # ---- cache
@@ -229,9 +230,10 @@ def test_two_processes_fill_one_cache(tmp_path: Path, solved: list[int]):
     assert np.array_equal(data[1].outputs, again.outputs)
 
 
-def test_one_and_two_workers_give_the_same_bytes(tmp_path: Path):
+def test_one_and_two_workers_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(NonlinearConductivity, "shard_samples", 20)
     for workers in (1, 2):
-        make_data("nonlinear-conductivity", samples=130, workers=workers, cache=tmp_path / str(workers))
+        make_data("nonlinear-conductivity", samples=30, workers=workers, cache=tmp_path / str(workers))
     files = [sorted((tmp_path / str(workers)).rglob("*.*")) for workers in (1, 2)]
     assert [path.name for path in files[0]] == ["index.json", "shard-00000.npz", "shard-00001.npz"]
     assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
@@ -247,11 +249,12 @@ class DyingConductivity(NonlinearConductivity):
 
 
 def test_samples_of_a_dead_worker_are_solved_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(DyingConductivity, "shard_samples", 20)
     monkeypatch.setitem(generate._PROBLEMS, "nonlinear-conductivity", DyingConductivity())
     with pytest.warns(RuntimeWarning, match="its process ended by itself, with exit code 3"):
-        data = make_data("nonlinear-conductivity", samples=130, workers=2, cache=tmp_path / "dead")
+        data = make_data("nonlinear-conductivity", samples=30, workers=2, cache=tmp_path / "dead")
     monkeypatch.undo()
-    expected = make_data("nonlinear-conductivity", samples=130, workers=1, cache=tmp_path / "alive")
+    expected = make_data("nonlinear-conductivity", samples=30, workers=1, cache=tmp_path / "alive")
     assert np.array_equal(data.outputs, expected.outputs)
 
 

@@ -9,6 +9,7 @@ from test_problems_fem import order, series
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import SolveError, ValueRangeError
 from trunkfirst.problems import finite_elements, random_conductivity
+from trunkfirst.problems.binary_darcy import BinaryDarcy
 from trunkfirst.problems.generate import get_problem, make_data
 from trunkfirst.problems.meshes import grid_square
 from trunkfirst.problems.random_conductivity import (
@@ -288,3 +289,19 @@ def test_solutions_do_not_depend_on_their_block():
     problem = get_problem(NAME)
     parameters = problem.parameters(3, seed=3)
     assert np.array_equal(problem.solve(parameters)[2:], problem.solve(parameters[2:]))
+
+
+# ---- binary Darcy flow
+
+
+def test_binary_darcy_is_determined_by_its_input(cache: Path):
+    problem = BinaryDarcy(cells=16)
+    data = make_data(problem, samples=3, cache=cache)
+    values = data.flat_inputs
+    assert set(np.unique(values)) == {3.0, 12.0}
+    assert np.array_equal(data.points, data.inputs["conductivity"].sensors)
+    # The solution for the same medium, given on twice as many cells, is the same at the centres of the cells.
+    medium = np.kron(values[1].reshape(16, 16), np.ones((8, 8)))
+    u, _ = cell_diffusion(128).solve(medium.ravel(), np.full(129**2, 1 / 128**2))
+    assert np.array_equal(data.outputs[1], u.reshape(129, 129)[4::8, 4::8].ravel())
+    assert make_data(BinaryDarcy(cells=32), samples=1, cache=cache).outputs.shape == (1, 32**2)

@@ -15,6 +15,8 @@ from report_runs import rows, spoil, write_comparison, write_run
 
 from trunkfirst.report.pages import write_report
 
+pytestmark = pytest.mark.usefixtures("unrendered")
+
 HOSTILE = '<script>alert("1")</script> $x^{$ & "quoted"'
 
 
@@ -98,6 +100,7 @@ def test_opens_with_the_result(report: Path):
     assert "2 claims that could be tested here, 1 holds" in lead
 
 
+@pytest.mark.usefixtures("rendered")
 def test_hostile_text_is_shown_not_run(tmp_path: Path):
     folder = write_run(tmp_path / "run", method=HOSTILE, problem=HOSTILE)
     spoil(folder, **{"labels.beta": None, f"labels.{HOSTILE.replace('/', '')}": np.arange(5.0)})
@@ -112,6 +115,7 @@ def test_hostile_text_is_shown_not_run(tmp_path: Path):
     assert 'aria-label="Training loss against iterations for &lt;script' in page
 
 
+@pytest.mark.usefixtures("rendered")
 def test_equal_files_give_equal_bytes(report: Path, tmp_path: Path):
     again = write_report(write_comparison(tmp_path / "elsewhere"))
     assert again.read_bytes() == report.read_bytes()
@@ -149,6 +153,7 @@ def test_one_seed_is_said_where_its_mean_is_left_out(tmp_path: Path):
     assert "“Mean error over seeds” is left out: it needs several seeds" in page
 
 
+@pytest.mark.usefixtures("rendered")
 def test_the_geometry_has_the_labels_of_the_paper(tmp_path: Path):
     folder = write_run(tmp_path / "run", problem="discontinuous-conductivity")
     assert "Γ_D₁" in write_report(folder).read_text()

@@ -16,6 +16,8 @@ from trunkfirst.report.pages import write_report
 from trunkfirst.report.run_files import Curve, best_on_common_steps, read_run
 from trunkfirst.report.tables import scientific
 
+pytestmark = pytest.mark.usefixtures("unrendered")
+
 
 def test_null_metrics_and_no_test_samples(tmp_path: Path):
     folder = write_run(tmp_path / "run")

@@ -14,6 +14,8 @@ from trunkfirst.evaluation import Evaluation
 from trunkfirst.report.pages import write_report
 from trunkfirst.runs.evaluation_arrays import evaluation_arrays
 
+pytestmark = pytest.mark.usefixtures("unrendered")
+
 # -- error maps
 
 
@@ -31,6 +33,7 @@ def test_no_map_of_a_prediction_that_is_not_finite(tmp_path: Path):
     assert "no run holds a finite prediction" in write_report(folder).read_text()
 
 
+@pytest.mark.usefixtures("rendered")
 def test_of_several_channels_the_first_is_drawn(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     with np.load(folder / "evaluation.npz") as archive:
@@ -89,6 +92,7 @@ def worst(dimension: int = 2, **changes: Any) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.usefixtures("rendered")
 @pytest.mark.parametrize(("dimension", "files"), [(1, 2), (2, 4)])
 def test_worst_samples_are_drawn(tmp_path: Path, dimension: int, files: int):
     folder = write_run(tmp_path / "run")

@@ -15,6 +15,8 @@ from trunkfirst.files.integrity import verify_manifest
 from trunkfirst.report.pages import write_report
 from trunkfirst.report.run_files import read_run
 
+pytestmark = pytest.mark.usefixtures("unrendered")
+
 RATIO = "Trunk loss ÷ lowest loss"
 LIMIT = "Lowest loss any trunk of this width allows"
 KERNEL = "no trunk, Matern kernel ridge"
@@ -103,7 +105,7 @@ def test_stages_of_a_trunk_have_their_own_smallest_losses(tmp_path: Path):
     assert all((np.diff(part.best_losses) <= 0).all() for part in parts)
 
 
-def test_the_caption_says_what_changes_where(tmp_path: Path):
+def test_the_caption_says_what_changes_where(tmp_path: Path, unrendered: pytest.MonkeyPatch):
     folder = write_run(tmp_path / "run")
     assert "begins anew" not in write_report(folder).read_text()
     page = text_of(write_report(with_stages(folder)).read_text())
@@ -112,6 +114,7 @@ def test_the_caption_says_what_changes_where(tmp_path: Path):
     assert "starts, of which" not in page
     text = '[method]\nweights = "relative"\n[method.trunk]\nactivation = "relu"\nstarts = 8\np = 1.0\n'
     (folder / "config.toml").write_text(text)
+    unrendered.undo()
     page = text_of(write_report(folder).read_text())
     for words in (
         "kinks of the ReLU trunk are rounded",
@@ -329,6 +332,7 @@ def with_anls(folder: Path, **arrays: np.ndarray) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("rendered")
 @pytest.mark.parametrize(
     ("problem", "is_there"), [("discontinuous-conductivity", True), ("multiple-inputs", False)]
 )

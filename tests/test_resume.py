@@ -17,14 +17,15 @@ from test_runs import Listening
 
 from trunkfirst.checkpoints import Journal, Snapshot, checkpointed_step, keep_checkpoints
 from trunkfirst.data.read_write import write_data
-from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, UsageError
+from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, Terminated, UsageError
 from trunkfirst.files.integrity import sha256_of, verify_manifest
 from trunkfirst.files.npz import read_npz
 from trunkfirst.files.text_files import read_json
 from trunkfirst.minimisers import loop
-from trunkfirst.regressors.active_neurons import ActiveNeurons
+from trunkfirst.regressors.active_neurons import NeuronSearch
 from trunkfirst.runs.compare import compare
-from trunkfirst.runs.config import RunConfig, make_config, nested
+from trunkfirst.runs.config import RunConfig, load_config, make_config, nested
+from trunkfirst.runs.directory import run_directory
 from trunkfirst.runs.more_samples import fit_more
 from trunkfirst.runs.resume import resume
 from trunkfirst.runs.run import run
@@ -83,7 +84,7 @@ class Work:
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.done, self.limit, self.written = 0, sys.maxsize, 0
         self.blow: Callable[[], object] = crash
-        advance_chunk, iterate = loop.advance_chunk, ActiveNeurons._iterate
+        advance_chunk, iterate = loop.advance_chunk, NeuronSearch.iterate
 
         def counted(minimiser: Any, objective: Any, progress: loop.Progress) -> loop.Progress:
             after = advance_chunk(minimiser, objective, progress)
@@ -103,7 +104,7 @@ class Work:
 
         monkeypatch.setattr(Journal, "is_due", is_due)
         monkeypatch.setattr(loop, "advance_chunk", counted)
-        monkeypatch.setattr(ActiveNeurons, "_iterate", counted_exchange)
+        monkeypatch.setattr(NeuronSearch, "iterate", counted_exchange)
 
     def begin(self, limit: int = sys.maxsize) -> None:
         """Count anew, up to a limit."""
@@ -458,6 +459,44 @@ def test_a_full_disk_leaves_the_state_before_it(
             run(config_of(file), tmp_path / "a")
     resume(tmp_path / "a")
     assert_same(plain[0], tmp_path / "a")
+
+
+def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path):
+    """By its default action: an exception in the middle of the clean-up could reach the interpreter's shutdown."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def interrupted() -> None:
+        with run_directory(tmp_path / "run", {}, interval=1.0, resumes=False):
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+    with pytest.raises(Terminated):
+        interrupted()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+CLOSED = ("--set=trunk.kind=modes", "--set=branch.kind=linear", "--quiet")
+
+
+def test_what_a_kill_leaves_before_and_after_the_work(
+    file: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+):
+    """Empty checkpoints do not stand in the way; a report that was not written any more is written by resume."""
+    monkeypatch.chdir(file.parent)
+    folder = tmp_path / "run"
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / ".lock").touch()
+    code, _, err = call("resume", folder)
+    assert (code, "start it with its command" in err) == (UsageError.exit_code, True)
+    assert call("fit", "--data", file.name, "--out", folder, *CLOSED)[0] == 0
+    # a resumed run holds the whole path, and so must this one
+    assert load_config(folder / "config.toml").data.file == str(file.resolve())
+    (folder / "report.html").unlink()
+    code, out, _ = call("resume", folder)
+    assert (code, (folder / "report.html").is_file()) == (0, True)
+    assert "its report was missing and is written now" in out
 
 
 # -- real processes that get SIGKILL and SIGTERM

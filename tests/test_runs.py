@@ -65,7 +65,7 @@ def test_validation_samples_that_are_held_are_not_seen(tmp_path: Path):
         SAMPLES, validation_share=0.125, test_share=0.125, seed=0
     )  # trains on 12, as other tests do
     config = config_of(data={"validation_share": 0.125, "hold_validation": True})
-    held = RunData(DATA, split, 0.5, holds_validation=True)
+    held = RunData(DATA, split, 0.5)
     found = run(config, tmp_path / "held", data=held)
     spoilt = dc.replace(DATA, outputs=DATA.outputs.copy(), reference_outputs=None)
     spoilt.outputs[split.validation] *= 3

@@ -15,13 +15,14 @@ from own_problems import antiderivative
 
 import trunkfirst
 from trunkfirst import search
+from trunkfirst.auto import choose
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.encoders import PowerInputs, PrincipalInputs, RawInputs, StandardisedInputs
 from trunkfirst.errors import DataError
 from trunkfirst.evaluation import evaluate, predict_at
 from trunkfirst.files.text_files import read_json
-from trunkfirst.fitting import FitResult, fit_method, resolve
+from trunkfirst.fitting import FitResult, fit_method
 from trunkfirst.modes import ModesTrunk
 from trunkfirst.outputs import Output
 from trunkfirst.progress import Silent
@@ -80,6 +81,9 @@ CASES: dict[str, tuple[Candidate, dict[str, Any], Output]] = {
     "weights": (Candidate(STANDARD, ONE), {"point_weights": WEIGHTS, "sample_weights": WEIGHTS}, Output()),
     "positive": (Candidate(STANDARD, ONE), {}, POSITIVE),
     "fixed": (Candidate(STANDARD, ONE), {}, FIXED),
+    "three modes": (Candidate(STANDARD, ONE, modes=3), {"channels": 2, "point_weights": WEIGHTS}, Output()),
+    "two modes": (Candidate(STANDARD, LINEAR, "none", modes=2), {}, Output()),
+    "positive, three modes": (Candidate(STANDARD, ONE, modes=3), {}, POSITIVE),
 }
 
 
@@ -97,7 +101,12 @@ def with_noise(data: OperatorData) -> OperatorData:
     return dc.replace(data, outputs=np.stack([data.outputs[..., 0], noise], axis=2))
 
 
-CHANGES = {"fixed": fixed_at_zero, "positive": positive, "noise in a channel": with_noise}
+CHANGES = {
+    "fixed": fixed_at_zero,
+    "positive": positive,
+    "positive, three modes": positive,
+    "noise in a channel": with_noise,
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -109,14 +118,33 @@ def test_errors_are_those_of_operators_fitted_without_the_part(name: str):
     parts = np.array_split(np.random.default_rng(1).permutation(30), 4)
     folds = Folds(data, output, parts)
     found, predicted = folds.errors(candidate), folds.predictions(candidate)
-    method = TwoStep(
-        ModesTrunk(), candidate.branch, inputs=candidate.inputs, weights=candidate.weights, output=output
-    )
+    trunk = ModesTrunk(candidate.modes)
+    method = TwoStep(trunk, candidate.branch, inputs=candidate.inputs, weights=candidate.weights, output=output)
     for part in parts:
         rest = np.setdiff1d(np.arange(30), part)
         operator = fit_method(data.take(rest), method).operator
         np.testing.assert_allclose(found[part], evaluate(operator, data.take(part)).errors, rtol=1e-8)
         np.testing.assert_allclose(predicted[part], predict_at(operator, data.take(part)), rtol=1e-8)
+
+
+def test_modes_that_hold_noise_are_left_out():
+    data = nonlinear(80)
+    noise = 0.02 * np.random.default_rng(0).normal(size=data.outputs.shape)
+    noisy = dc.replace(data, outputs=data.outputs + noise)
+    branch = Kernel(length=3.0, ridge=1e-6)  # which would reproduce the noise
+    results = {
+        width: fit(noisy, method=TwoStep(ModesTrunk(width), branch, inputs=STANDARD, weights="none"))
+        for width in (None, 79, 3)
+    }
+    chosen = results[None].method.trunk.width
+    assert 2 <= chosen < 20
+    new = nonlinear(50, seed=1)
+    errors = {width: evaluate(each.operator, new).errors.mean() for width, each in results.items()}
+    assert errors[None] < 0.8 * errors[79]
+    # What is printed is the error of the operator with its own number of modes.
+    printed = {width: each.validation_error for width, each in results.items()}
+    assert printed[None] < printed[79]
+    assert printed[3] != printed[79]
 
 
 def test_a_part_has_no_say_in_what_predicts_it():
@@ -154,7 +182,7 @@ def test_closed_forms_compile_nothing():
     with compilations() as compiled:
         for make in (antiderivative, nonlinear):
             parts = split_data(make(17), DataSettings())
-            chosen = resolve(TwoStep(), parts, seed=0, clock=Clock(60.0))
+            chosen = choose(TwoStep(), parts, seed=0, clock=Clock(60.0))
             assert chosen.validation_error is not None
             assert isinstance(chosen.method, TwoStep)
             assert isinstance(chosen.method.trunk, ModesTrunk)

@@ -37,8 +37,9 @@ class Known:
         self.data, self.parts, self.known = waves(SAMPLES, sensors=3), PARTS, errors
         self.seen: list[Candidate] = []
 
-    def prepare(self, candidate: Candidate) -> None:
-        pass
+    def better_modes(self, candidate: Candidate) -> list[int]:
+        del candidate
+        return []
 
     def errors(self, candidate: Candidate, parts: Any = None) -> np.ndarray:
         self.seen.append(candidate)

@@ -117,6 +117,8 @@ def test_wrong_archives_are_refused_in_words(ask: Any, body: bytes, status: int,
         ("POST", "/predict", [(b"content-type", b"text/plain")], 415),
         ("POST", "/predict", [*JSON, (b"content-length", b"9" * 5000)], 413),
         ("POST", "/predict", [*JSON, (b"content-length", b"8388609")], 413),
+        ("GET", "/healthz", [(b"host", b"127.0.0.2:8000")], 200),
+        ("GET", "/healthz", [(b"x", b"y" * 60_000)], 431),
         ("GET", "/", [(b"host", b"evil.example")], 421),
         ("GET", "/", [(b"host", b"localhost.evil.example:8000")], 421),
         ("GET", "/", [(b"host", b"")], 421),
@@ -183,6 +185,76 @@ def test_too_many_predictions_are_sent_away(served_run: Path, server_bench: Any,
         return [health[0], *sorted(status for status, _, _ in answers)]
 
     assert asyncio.run(go()) == [200, 200, 200, 503, 503, 503]
+
+
+def test_what_nobody_waits_for_is_not_computed(served_run: Path, monkeypatch: pytest.MonkeyPatch):
+    """The first is under way when its client leaves, the second waits: neither is computed to its end."""
+    is_under_way, may_go_on, written = threading.Event(), threading.Event(), []
+
+    class Predictor(application.Predictor):
+        def __call__(self, *arguments: Any, proceed: Any, **options: Any) -> Any:
+            is_under_way.set()
+            may_go_on.wait(10)
+            return super().__call__(*arguments, proceed=proceed, **options)
+
+    monkeypatch.setattr(application, "Predictor", Predictor)
+    monkeypatch.setattr(application, "write_answer", lambda *_: written.append(1))
+    app = make_app(served_run, limits=Limits(small_numbers=0, large_waiting=2))
+    body = json.dumps(as_json(inputs=INPUTS)).encode()
+
+    async def go() -> None:
+        leaves = asyncio.Event()
+
+        async def asked() -> None:
+            incoming = [{"type": "http.request", "body": body, "more_body": False}]
+
+            async def receive() -> Any:
+                if incoming:
+                    return incoming.pop()
+                await leaves.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message: Any) -> None:
+                del message
+
+            scope = {"type": "http", "method": "POST", "path": "/predict", "query_string": b"", "root_path": ""}
+            await app({**scope, "headers": [*JSON, (b"host", b"localhost")]}, receive, send)
+
+        tasks = [asyncio.create_task(asked()) for _ in range(2)]
+        await asyncio.to_thread(is_under_way.wait, 10)
+        leaves.set()
+        await asyncio.gather(*tasks)  # they end although the prediction still stands still
+        assert not may_go_on.is_set()
+        may_go_on.set()
+
+    asyncio.run(go())
+    assert not written
+    assert app.metrics.requests["/predict", 400] == 2
+
+
+def test_large_requests_do_not_delay_small_ones(
+    served_run: Path, server_bench: Any, monkeypatch: pytest.MonkeyPatch
+):
+    is_open, read = threading.Event(), application.read_request
+
+    def wait(body: bytes, *arguments: Any) -> Any:
+        if len(body) > 1000:
+            is_open.wait(10)
+        return read(body, *arguments)
+
+    monkeypatch.setattr(application, "read_request", wait)
+    app = make_app(served_run, limits=Limits(small_bytes=1000, large_waiting=2))
+    small = json.dumps(as_json(inputs=INPUTS[:1])).encode()
+    large = small + b" " * 1000
+
+    async def go() -> tuple[int, list[int]]:
+        tasks = [asyncio.create_task(server_bench.ask(app, "POST", "/predict", JSON, large)) for _ in range(4)]
+        await asyncio.sleep(0.05)
+        quick = await server_bench.ask(app, "POST", "/predict", JSON, small)
+        is_open.set()
+        return quick[0], sorted(status for status, _, _ in await asyncio.gather(*tasks))
+
+    assert asyncio.run(go()) == (200, [200, 200, 503, 503])
 
 
 # -- whose requests

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from helpers import fitted, has_same_bits, make_operator, network_of, waves
 
-from trunkfirst.encoders import Identity, QuadratureProjection, fit_standardise
+from trunkfirst.encoders import Identity, LinearProjection, fit_standardise
 from trunkfirst.errors import CorruptFileError, OutputNotWritableError
 from trunkfirst.files.integrity import sha256_of, update_manifest
 from trunkfirst.networks.operator import Operator, load, save
@@ -30,7 +30,7 @@ def with_encoder(encoder: str, **settings: Any) -> Operator:
         chosen = {
             "identity": Identity(),
             "standardise": fit_standardise(INPUTS.astype(dtype)),
-            "coefficients": QuadratureProjection(jnp.asarray(RNG.normal(size=(3, 3)), dtype)),
+            "coefficients": LinearProjection(jnp.asarray(RNG.normal(size=(3, 3)), dtype)),
         }[encoder]
     return make_operator(encoder=chosen, **settings)
 

@@ -36,8 +36,7 @@ from trunkfirst.problems.generate import output_points
 from trunkfirst.report.sweep_page import write_sweep
 from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run
-from trunkfirst.runs.sweep_grid import make_grid
-from trunkfirst.runs.sweeps import Row, Sweep, is_finished
+from trunkfirst.runs.sweeps import Row, Sweep, is_finished, make_grid
 from trunkfirst.trunks import JointTrunk
 from trunkfirst.two_step import TwoStep
 

@@ -10,8 +10,9 @@ from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import write_data
 from trunkfirst.fitting import train
 from trunkfirst.run_data import DataSettings, RunData, split_data
-from trunkfirst.runs import make_config, run
+from trunkfirst.runs.config import make_config
 from trunkfirst.runs.more_samples import fit_more
+from trunkfirst.runs.run import run
 
 SAMPLES = 30
 

@@ -156,10 +156,10 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         3,
         "no method.inputs of kind",
     ),
-    "no grid": (
+    "no channels": (
         ["--data", "DATA", *OPTIONS, "--set", "branch={kind='network',convolution=true}"],
-        6,
-        "a convolution needs one input function with a grid_shape",
+        4,
+        "branch.convolution needs channels before the last width",
     ),
     "no product": (
         ["--data", "DATA", *OPTIONS, "--set", "branch.kind=network", "--set", "branch.product=true"],

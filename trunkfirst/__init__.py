@@ -11,6 +11,10 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .coordinates import Coordinates as Coordinates
+    from .cross_validation import (
+        CrossValidation as CrossValidation,
+        cross_validate as cross_validate,
+    )
     from .data.data_check import check_data as check_data
     from .data.operator_data import (
         InputFunction as InputFunction,
@@ -54,7 +58,6 @@ if TYPE_CHECKING:
     from .losses import Batches as Batches
     from .minimisers.adam import Adam as Adam
     from .minimisers.lbfgs import LBFGS as LBFGS
-    from .minimisers.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
     from .minimisers.loop import Stopping as Stopping
     from .modes import ModesTrunk as ModesTrunk
     from .monolithic import (
@@ -76,6 +79,8 @@ if TYPE_CHECKING:
     from .presets import preset_method as preset_method
     from .problems.generate import make_data as make_data
     from .regressors.active_neurons import ActiveNeurons as ActiveNeurons
+    from .regressors.fourier import FourierBranch as FourierBranch
+    from .regressors.input_grid import resample as resample
     from .regressors.network import (
         AutoBranch as AutoBranch,
         BranchNetwork as BranchNetwork,
@@ -96,6 +101,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "coordinates": "Coordinates",
+    "cross_validation": "CrossValidation cross_validate",
     "data.data_check": "check_data",
     "data.operator_data": "InputFunction OperatorData Split",
     "data.read_write": "read_data write_data",
@@ -112,7 +118,6 @@ _MODULES = {
     "losses": "Batches",
     "minimisers.adam": "Adam",
     "minimisers.lbfgs": "LBFGS",
-    "minimisers.levenberg_marquardt": "LevenbergMarquardt",
     "minimisers.loop": "Stopping",
     "modes": "ModesTrunk",
     "moving_trunk": "MovingTrunk",
@@ -123,6 +128,8 @@ _MODULES = {
     "presets": "preset_method",
     "problems.generate": "make_data",
     "regressors.active_neurons": "ActiveNeurons",
+    "regressors.fourier": "FourierBranch",
+    "regressors.input_grid": "resample",
     "regressors.network": "AutoBranch BranchNetwork JointBranch NetworkBranch",
     "regressors.ridge": "Kernel Linear",
     "regressors.sklearn": "Sklearn",

@@ -15,6 +15,7 @@ from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .encoders import AutoInputs
 from .errors import DataError, SettingError
+from .memory import memory_in_words
 from .method import AbstractMethod
 from .modes import ModesTrunk, has_modes
 from .network_trunk import NetworkTrunk
@@ -22,7 +23,7 @@ from .progress import Reporter, Silent
 from .regressors.network import AutoBranch
 from .run_data import RunData
 from .search import Chosen, Search, Trials
-from .sizing import with_sizes
+from .sizing import with_sizes, within_minutes
 from .trials import FOLDS, MAX_SAMPLES, Folds, TrainedTrunk
 from .trunks import AutoTrunk
 from .two_step import TwoStep
@@ -41,6 +42,7 @@ def is_open(method: AbstractMethod) -> bool:
     return is_auto or not has_trunk or isinstance(method.inputs, AutoInputs) or method.weights == "auto"
 
 
+@memory_in_words()
 def choose(
     method: AbstractMethod,
     data: RunData,
@@ -49,18 +51,21 @@ def choose(
     clock: Clock | None = None,
     reporter: Reporter | None = None,
     measured: bool = True,
-    is_trunk_open: bool = False,
     on_better: Callable[[Chosen], None] | None = None,
 ) -> Chosen:
-    """Choose what the method leaves open; test samples are never looked at.
+    """The method with sizes, iterations and choices filled in; test samples are never looked at.
 
     With `measured` the error of the whole operator decides and is reported. Otherwise principal modes stand in for
-    a trunk that is a network, and no error is reported. With `is_trunk_open` a network may replace modes.
-    `on_better` is called with every operator worth saving.
+    a trunk that is a network, and no error is reported. `on_better` is called with every operator worth saving.
     """
-    samples, reporter, clock = data.for_training, reporter or Silent(), clock or Clock()
+    samples, reporter, clock = data.train, reporter or Silent(), clock or Clock()
     if samples.samples < _FEWEST:
         raise DataError(f"samples: {samples.samples} for training; choosing and measuring need {_FEWEST} or more")
+    is_trunk_open = isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk)
+    method = with_sizes(_with_trunk(method, samples), samples)
+    if clock.minutes is not None:
+        # A network trunk is trained once to choose and measure, and once more on all samples.
+        method = within_minutes(method, samples, clock.minutes / (2 if measured else 1))
     # Methods that train both networks at once have no closed forms to be measured with.
     measured = measured and isinstance(method, TwoStep)
     if not (measured or is_open(method)):
@@ -74,18 +79,18 @@ def choose(
     return search.run()
 
 
-def with_trunk(method: AbstractMethod, data: AnyData) -> AbstractMethod:
+def _with_trunk(method: AbstractMethod, data: AnyData) -> AbstractMethod:
     """An open trunk becomes modes, where the points allow it, else a network."""
     if isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk):
-        method = dc.replace(method, trunk=ModesTrunk() if has_modes(data) else NetworkTrunk())
-    return with_sizes(method, data)
+        return dc.replace(method, trunk=ModesTrunk() if has_modes(data) else NetworkTrunk())
+    return method
 
 
 def _trials(
     method: AbstractMethod, data: RunData, *, seed: int, reporter: Reporter, measured: bool
 ) -> Trials | None:
     """What candidates are compared on; None where a given method would have to be trained once more for that."""
-    samples = data.for_training
+    samples = data.train
     rng = np.random.default_rng(data.split_seed)
     has_network = isinstance(method, TwoStep) and not isinstance(method.trunk, ModesTrunk)
     if isinstance(samples, OperatorData) and not (has_network and measured):

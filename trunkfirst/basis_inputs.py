@@ -6,7 +6,7 @@ give no interval or no quadrature weights, both follow from the positions of the
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -76,25 +76,16 @@ def coefficient_matrix(
         )
     box = _box(basis, axes, sensor_weights, interval)
     if sensor_weights is None:
-        t, weights = _rescaled(sensors, box), _grid_weights(basis, sensors, axes, box, count)
-    else:
-        # Weights of [-1, 1]: those of Chebyshev already are.
-        stretch = 1.0 if basis == "chebyshev" else 2.0 ** len(box) / _volume(box)
-        t, weights = _rescaled(sensors, box), sensor_weights * stretch
+        weights = _grid_weights(basis, sensors, axes, box, count)
+    else:  # weights of [-1, 1]
+        weights = sensor_weights * (_total(basis, [(-1.0, 1.0)] * len(box)) / _total(basis, box))
     values = np.ones((len(sensors), 1))
-    for x in t.T:  # the last coordinate varies fastest
+    for x in _rescaled(sensors, box).T:  # the last coordinate varies fastest
         values = (values[:, :, None] * BASES[basis](x, count)[:, None, :]).reshape(len(sensors), -1)
     return values * weights[:, None]
 
 
 # -- the interval
-
-
-class _Rule(NamedTuple):
-    """A rule that the positions on an axis may belong to, with its interval."""
-
-    name: str
-    interval: Interval
 
 
 def _box(
@@ -114,9 +105,7 @@ def _box(
                 f"sensors: coordinate {number} is from {x[0]:g} to {x[-1]:g}, outside the interval "
                 f"({low:g}, {high:g}) of the basis; set interval to where the function is given"
             )
-    if weights is not None and not _fits(basis, weights, box):
-        raise _wrong_sum(basis, weights, box)
-    return box
+    return _fitting(basis, [box], weights)
 
 
 def _pairs(given: Interval | Sequence[Interval], coordinates: int) -> list[Interval]:
@@ -145,34 +134,27 @@ def checked_interval(given: Any) -> Any:
 
 def _box_of_sensors(basis: str, axes: list[np.ndarray], weights: np.ndarray | None) -> list[Interval]:
     """The box of the first rule that all axes belong to and that the weights, where given, agree with."""
-    rules = [{rule.name: rule.interval for rule in _rules(basis, x)} for x in axes]
+    rules = [_rules(basis, x) for x in axes]
     shared = [name for name in rules[0] if all(name in others for others in rules)]
+    own = [next(iter(found.values())) for found in rules]  # a rule of its own for every axis
     boxes = [[found[name] for found in rules] for name in shared]
-    boxes.append([next(iter(found.values())) for found in rules])  # a rule of its own for every axis
-    if weights is None:
-        return boxes[-1]
-    fitting = [box for box in boxes if _fits(basis, weights, box)]
-    if not fitting:
-        raise _wrong_sum(basis, weights, boxes[-1])
-    return fitting[0]
+    return own if weights is None else _fitting(basis, [*boxes, own], weights)
 
 
-def _rules(basis: str, x: np.ndarray) -> list[_Rule]:
-    """The rules that sorted positions can belong to, most specific first."""
-    count, ends = len(x), (float(x[0]), float(x[-1]))
-    step = (ends[1] - ends[0]) / (count - 1)
-    is_even = np.ptp(np.diff(x)) <= _EXACT * (ends[1] - ends[0])
-    closed = _Rule("with both ends", ends)
+def _rules(basis: str, x: np.ndarray) -> dict[str, Interval]:
+    """The intervals of the rules that sorted positions can belong to, the most specific rule first."""
+    count, low, high = len(x), float(x[0]), float(x[-1])
+    step, closed = (high - low) / (count - 1), {"with both ends": (low, high)}
+    is_even = np.ptp(np.diff(x)) <= _EXACT * (high - low)
     if basis == "fourier":
-        period = [_Rule("one period", (ends[0], ends[1] + step))] if is_even else []
-        return [*period, closed]
-    gauss = {
+        return ({"one period": (low, high + step)} if is_even else {}) | closed
+    nodes = {
         "Gauss-Legendre": np.polynomial.legendre.leggauss,
         "Gauss-Chebyshev": np.polynomial.chebyshev.chebgauss,
     }
-    found = [_Rule(name, image) for name, rule in gauss.items() if (image := _image(x, np.sort(rule(count)[0])))]
-    cells = [_Rule("cell centres", (ends[0] - step / 2, ends[1] + step / 2))] if is_even else []
-    return [*found, closed, *cells]
+    gauss = {name: image for name, rule in nodes.items() if (image := _image(x, np.sort(rule(count)[0])))}
+    cells = {"cell centres": (low - step / 2, high + step / 2)} if is_even else {}
+    return gauss | closed | cells
 
 
 def _image(x: np.ndarray, nodes: np.ndarray) -> Interval | None:
@@ -185,22 +167,22 @@ def _image(x: np.ndarray, nodes: np.ndarray) -> Interval | None:
     return float(shift - scale), float(shift + scale)
 
 
-def _fits(basis: str, weights: np.ndarray, box: list[Interval]) -> bool:
-    expected = np.pi ** len(box) if basis == "chebyshev" else _volume(box)
-    return bool(abs(weights.sum() - expected) <= _SUM_TOLERANCE * expected)
-
-
-def _wrong_sum(basis: str, weights: np.ndarray, box: list[Interval]) -> DataError:
-    expected = np.pi ** len(box) if basis == "chebyshev" else _volume(box)
-    return DataError(
+def _fitting(basis: str, boxes: list[list[Interval]], weights: np.ndarray | None) -> list[Interval]:
+    """The first box that the weights integrate over; any will do without weights."""
+    for box in boxes:
+        if weights is None or abs(weights.sum() - _total(basis, box)) <= _SUM_TOLERANCE * _total(basis, box):
+            return box
+    assert weights is not None
+    raise DataError(
         f"sensor_weights: the sum is {weights.sum():g}; weights of a {basis} basis on "
-        f"{' x '.join(f'({low:g}, {high:g})' for low, high in box)} sum to {expected:g}; "
+        f"{' x '.join(f'({low:g}, {high:g})' for low, high in boxes[-1])} sum to {_total(basis, boxes[-1]):g}; "
         "set interval to where the function is given, or leave the weights out to have them computed"
     )
 
 
-def _volume(box: list[Interval]) -> float:
-    return math.prod(high - low for low, high in box)
+def _total(basis: str, box: list[Interval]) -> float:
+    """What the weights of the basis' inner product sum to: the volume, or for Chebyshev pi in each coordinate."""
+    return math.prod(math.pi if basis == "chebyshev" else high - low for low, high in box)
 
 
 # -- the weights
@@ -240,7 +222,7 @@ def _axis_weights(basis: str, t: np.ndarray, count: int) -> Float[np.ndarray, " 
         values = BASES[basis](t, degree)
         # Only the first function, a constant, has an integral other than zero.
         wanted = np.zeros(degree)
-        wanted[0] = values[0, 0] * (np.pi if basis == "chebyshev" else 2.0)
+        wanted[0] = values[0, 0] * _total(basis, [(-1.0, 1.0)])
         roots = np.sqrt(cells)
         with one_blas_thread():
             change = np.linalg.lstsq((values * roots[:, None]).T, wanted - values.T @ cells, rcond=None)[0]

@@ -69,9 +69,10 @@ def _for_function(function: InputFunction) -> list[AbstractInputs]:
 
 def kernel_encodings(data: AnyData) -> list[AbstractInputs]:
     """Encoders for kernels with one length: those that keep enough of a function."""
-    if len(data.inputs) > 1 or data.flat_inputs.shape[1] <= 8:
+    sensors = data.flat_inputs.shape[1]
+    if len(data.inputs) not in (1, sensors) or sensors <= 8:
         return encoding_candidates(data)
-    most = min(data.samples, data.flat_inputs.shape[1])
+    most = min(data.samples, sensors)
     return [StandardisedInputs(), *(PrincipalInputs(count) for count in _COUNTS if count < most)]
 
 

@@ -30,20 +30,8 @@ from safetensors import SafetensorError
 from .errors import CorruptFileError, FolderInUseError, OutputNotWritableError
 from .files.integrity import atomic_write
 
-__all__ = [
-    "Journal",
-    "Snapshot",
-    "StepHandle",
-    "checkpointed_step",
-    "is_keeping_checkpoints",
-    "journal_files",
-    "keep_checkpoints",
-    "lock_folder",
-    "raise_interrupt",
-    "remember",
-    "work_folder",
-]
-
+LOCK = ".lock"
+"""The file by which a process holds a folder."""
 _MAGIC = b"trunkfirst checkpoint 1\n"
 _SEAL_BYTES = 64
 _current: ContextVar["Journal | None"] = ContextVar("journal", default=None)
@@ -193,8 +181,7 @@ class CheckpointRecord:
     name: str
     number: int
     following: int
-    arrays: Mapping[str, np.ndarray]
-    note: Mapping[str, Any]
+    state: Snapshot
 
 
 class Journal:
@@ -227,7 +214,7 @@ class Journal:
                 f"{self.folder}: step {number} is {known.name!r} there, but {name!r} here: the checkpoints are "
                 "of another version of this computation; remove the folder to start anew"
             )
-        return StepHandle(name, number, self, Snapshot(known.arrays, known.note), number in self._finished)
+        return StepHandle(name, number, self, known.state, number in self._finished)
 
     def is_due(self) -> bool:
         """Whether an interval has passed since the last writing."""
@@ -235,14 +222,15 @@ class Journal:
 
     def add_finished(self, step: StepHandle, snapshot: Snapshot) -> None:
         """Add a finished step; it is written with the others of its interval."""
-        self._pending.append(self._record(step, snapshot))
+        self._pending.append(CheckpointRecord(step.name, step.number, self._next, snapshot))
         if self.is_due():
             self._write_finished()
 
     def write(self, step: StepHandle, snapshot: Snapshot) -> None:
         """Write the finished steps that are not on disk yet, and the state of this one."""
         self._write_finished()
-        self._write(f"{self._order % 2}.under-way", [self._record(step, snapshot)])
+        record = CheckpointRecord(step.name, step.number, self._next, snapshot)
+        self._write(f"{self._order % 2}.under-way", [record])
 
     def _write_finished(self) -> None:
         if self._pending:
@@ -253,9 +241,6 @@ class Journal:
         self._order += 1
         _write_records(self.folder / name, self._identity, self._order, records)
         self._written = time.monotonic()
-
-    def _record(self, step: StepHandle, snapshot: Snapshot) -> CheckpointRecord:
-        return CheckpointRecord(step.name, step.number, self._next, snapshot.arrays, snapshot.note)
 
 
 def journal_files(folder: Path) -> list[Path]:
@@ -268,12 +253,12 @@ def journal_files(folder: Path) -> list[Path]:
 
 def _write_records(path: Path, identity: str, order: int, records: Sequence[CheckpointRecord]) -> None:
     """Write the `order`-th file of the computation called `identity`."""
-    steps = [[each.name, each.number, each.following, dict(each.note)] for each in records]
+    steps = [[each.name, each.number, each.following, dict(each.state.note)] for each in records]
     about = {"identity": identity, "order": order, "steps": steps}
     arrays = {
         f"{place} {name}": np.asarray(array, order="C")
         for place, record in enumerate(records)
-        for name, array in record.arrays.items()
+        for name, array in record.state.arrays.items()
     }
     payload = safetensors.numpy.save(arrays, {"about": json.dumps(about)})
     try:
@@ -323,7 +308,7 @@ def _parse(payload: bytes) -> tuple[str, int, list[CheckpointRecord]]:
         place, _, name = key.partition(" ")
         arrays.setdefault(int(place), {})[name] = array
     records = [
-        CheckpointRecord(str(name), int(number), int(following), arrays.get(place, {}), dict(note))
+        CheckpointRecord(str(name), int(number), int(following), Snapshot(arrays.get(place, {}), dict(note)))
         for place, (name, number, following, note) in enumerate(about["steps"])
     ]
     return str(about["identity"]), int(about["order"]), records
@@ -342,7 +327,7 @@ def lock_folder(folder: Path) -> Generator[None]:
     Raises:
         FolderInUseError: Another process holds the lock.
     """
-    path = folder / ".lock"
+    path = folder / LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:

@@ -21,6 +21,7 @@ from .networks.layers import AbstractFunctions
 from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor, InputLayout, Regression
+from .regressors.input_grid import OutputBasis, find_grid
 from .scattered import ScatteredFields
 from .settings import Field, record
 
@@ -78,7 +79,15 @@ class EncodedData:
         """Step 2: the coefficients of all channels of a sample, next to each other, from the encoded inputs."""
         targets = jnp.asarray(basis.targets.reshape(len(self.inputs), -1), self.dtype)
         unit = basis.loss_unit
-        return branch.fit(self.inputs, targets, self.sample_weights, layout=self.layout, loss_unit=unit, **options)
+        layout = self.layout_with(basis)
+        return branch.fit(self.inputs, targets, self.sample_weights, layout=layout, loss_unit=unit, **options)
+
+    def layout_with(self, basis: Basis) -> InputLayout:
+        """The layout of the inputs, with the basis at the output points where all samples share them."""
+        if basis.orthonormal is None or not isinstance(self.fields, Fields) or self.fields.mesh is None:
+            return self.layout
+        mesh, dual = self.fields.mesh, basis.orthonormal.dual(self.fields.point_weights)
+        return dc.replace(self.layout, basis=OutputBasis(mesh.points, dual, mesh.periods))
 
     def operator(self, branch: Branch, trunk: AbstractFunctions, transform: Array | None) -> Operator:
         """The operator of a trunk and a branch that were trained on this."""
@@ -129,9 +138,7 @@ def is_relative(method: Encodings, output: OutputMap | None) -> bool:
 
 def input_layout(data: AnyData, encoder: AbstractEncoder) -> InputLayout:
     """How the features of the inputs are arranged after encoding."""
-    functions = list(data.inputs.values())
-    grid = functions[0].grid_shape if len(functions) == 1 else None
-    return InputLayout(input_groups(encoder, data.flat_inputs.shape[1]), grid)
+    return InputLayout(input_groups(encoder, data.flat_inputs.shape[1]), find_grid(data))
 
 
 @overload

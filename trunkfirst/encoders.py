@@ -9,7 +9,7 @@ import dataclasses as dc
 import functools as ft
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -26,8 +26,8 @@ from .data.sample_weights import relative_weights
 from .data.scattered_data import AnyData, ScatteredData
 from .errors import DataError, SettingError, UnknownNameError
 from .linear.blocked_qr import one_blas_thread
+from .linear.kernels import find_powers
 from .linear.low_rank import principal_directions
-from .linear.marginal_likelihood import find_powers
 from .settings import Field, OneOf, kind_field, record
 
 # Powers to choose from, the most sensors that they are found for, and the most samples that they are found on.
@@ -102,21 +102,25 @@ class Identity(AbstractEncoder):
         return inputs
 
 
-class Standardise(AbstractEncoder):
+class SensorEncoder(AbstractEncoder):
+    """An encoder whose first array has an entry, or a row, for every sensor."""
+
+    @property
+    def sensors(self) -> int | None:
+        return len(jax.tree.leaves(self)[0])
+
+
+class Standardise(SensorEncoder):
     """(x - mean) / deviation, sensor by sensor; a constant sensor passes as zero."""
 
     mean: Float[AnyArray, " sensors"]
     deviation: Float[AnyArray, " sensors"]
 
-    @property
-    def sensors(self) -> int | None:
-        return len(self.mean)
-
     def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         return (inputs - self.mean[None]) / self.deviation[None]
 
 
-class Elementwise(AbstractEncoder):
+class Elementwise(SensorEncoder):
     """log x, 1/x or x^(-1/2) of the sensors that were positive in training; the others pass as they are."""
 
     is_positive: Bool[AnyArray, " sensors"]
@@ -126,10 +130,6 @@ class Elementwise(AbstractEncoder):
         if self.function not in ELEMENTWISE:
             raise UnknownNameError("function", self.function, tuple(ELEMENTWISE))
 
-    @property
-    def sensors(self) -> int | None:
-        return len(self.is_positive)
-
     def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         xp, is_used = namespace(inputs), self.is_positive[None]
         # Where the function is not used its argument is 1, so that no gradient becomes NaN.
@@ -138,15 +138,11 @@ class Elementwise(AbstractEncoder):
         return xp.where(is_used, values, inputs)
 
 
-class Powers(AbstractEncoder):
+class Powers(SensorEncoder):
     """x^p, or log x for p = 0, of the sensors that are used; the others pass as they are."""
 
     exponents: Float[AnyArray, " sensors"]
     is_used: Bool[AnyArray, " sensors"]
-
-    @property
-    def sensors(self) -> int | None:
-        return len(self.exponents)
 
     def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
         xp, p, is_used = namespace(inputs), self.exponents[None], self.is_used[None]
@@ -156,18 +152,14 @@ class Powers(AbstractEncoder):
         return xp.where(is_used, xp.where(p == 0, logs, xp.exp(p * logs)), inputs)
 
 
-class LinearProjection(AbstractEncoder):
-    """(x - centre) M: principal or predictive coordinates."""
+class LinearProjection(SensorEncoder):
+    """(x - centre) M: principal or predictive coordinates, or coefficients in a basis, which have no centre."""
 
-    centre: Float[AnyArray, " sensors"]
     matrix: Float[AnyArray, "sensors features"]
-
-    @property
-    def sensors(self) -> int | None:
-        return len(self.centre)
+    centre: Float[AnyArray, " sensors"] | None = None
 
     def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
-        return (inputs - self.centre[None]) @ self.matrix
+        return (inputs if self.centre is None else inputs - self.centre[None]) @ self.matrix
 
 
 class Chain(AbstractEncoder):
@@ -204,19 +196,6 @@ class Parallel(AbstractEncoder):
         ends = list(itertools.accumulate(self.sizes))
         columns = namespace(inputs).split(inputs, ends[:-1], axis=1)
         return [part(x) for part, x in zip(self.parts, columns, strict=True)]
-
-
-class QuadratureProjection(AbstractEncoder):
-    """Generalised Fourier coefficients <f, psi_j> of an input function, by quadrature at its sensors."""
-
-    matrix: Float[AnyArray, "sensors features"]
-
-    @property
-    def sensors(self) -> int | None:
-        return len(self.matrix)
-
-    def __call__(self, inputs: Float[AnyArray, "samples sensors"]) -> Float[AnyArray, "samples features"]:
-        return inputs @ self.matrix
 
 
 @record
@@ -309,7 +288,7 @@ class PrincipalInputs(AbstractInputs):
     def fit(self, data: AnyData) -> AbstractEncoder:
         centre, modes, sizes = _input_modes(data)
         scale = np.sqrt(data.samples) / sizes[0]
-        return LinearProjection(centre, modes[: self.count].T * scale)
+        return LinearProjection(modes[: self.count].T * scale, centre)
 
 
 @record
@@ -336,8 +315,7 @@ class PredictiveInputs(AbstractInputs):
             scores = np.hstack([np.ones_like(roots), (data.flat_inputs - centre) @ modes.T / sizes])
             slopes = np.linalg.lstsq(scores * roots, targets * roots, rcond=None)[0][1:]
         predicted = scores[:, 1:] @ slopes
-        matrix = (modes.T / sizes) @ slopes / predicted.std(axis=0)
-        return LinearProjection(centre, matrix)
+        return LinearProjection((modes.T / sizes) @ slopes / predicted.std(axis=0), centre)
 
 
 @record
@@ -372,18 +350,10 @@ class BasisInputs(AbstractInputs):
             )
         if function.sensors is None:
             raise DataError(f"inputs[{name!r}]: basis coefficients need the coordinates of the sensors")
-        return basis_coefficients(self.basis, function.sensors, function.sensor_weights, self.count, self.interval)
-
-
-def basis_coefficients(
-    basis: str,
-    sensors: Float[np.ndarray, "sensors coordinates"],
-    sensor_weights: Float[np.ndarray, " sensors"] | None,
-    count: int,
-    interval: Interval | Sequence[Interval] | None = None,
-) -> QuadratureProjection:
-    """An encoder to the first `count` coefficients (in each coordinate): see `coefficient_matrix`."""
-    return QuadratureProjection(coefficient_matrix(basis, sensors, sensor_weights, count, interval))
+        weights = function.sensor_weights
+        return LinearProjection(
+            coefficient_matrix(self.basis, function.sensors, weights, self.count, self.interval)
+        )
 
 
 @record

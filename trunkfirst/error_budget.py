@@ -75,10 +75,6 @@ class ErrorBudget:
         """total - trunk - coefficients."""
         return self.total - self.trunk - self.coefficients
 
-    def mean(self, part: Squares) -> float:
-        """The mean over the samples; channels are added."""
-        return float(part.sum(axis=1).mean())
-
     def relative(self, part: Squares) -> float:
         """The mean over samples and channels of a part over |u|^2; a field of zeros counts with the mean |u|^2."""
         reference_mean_square = self.size.mean(axis=0)
@@ -90,17 +86,18 @@ class ErrorBudget:
         names = ("total", "trunk", "coefficients", "sensors", "branch")
         found = {f"{name}_squared": getattr(self, name) for name in names}
         found |= {"cross": self.cross, "remainder": self.remainder}
-        return found | ({} if self.data is None else {"data_squared": self.data})
+        return found if self.data is None else found | {"data_squared": self.data}
 
     def summary(self) -> dict[str, object]:
         """Means over the samples: the part `budget` of `diagnosis.json`."""
-        nearest = None if self.nearest_sample is None else vars(self.nearest_sample)
-        chain = None if nearest is None else {f"{name}_squared": part for name, part in nearest.items()}
-        return {**self._means(self.parts()), "chain": None if chain is None else self._means(chain)}
+        if (nearest := self.nearest_sample) is None:
+            return {**self._means(self.parts()), "chain": None}
+        chain = {f"{name}_squared": part for name, part in vars(nearest).items()}
+        return {**self._means(self.parts()), "chain": self._means(chain)}
 
     def _means(self, parts: dict[str, Squares]) -> dict[str, object]:
         return {
-            **{name: self.mean(part) for name, part in parts.items()},
+            **{name: float(part.sum(axis=1).mean()) for name, part in parts.items()},  # channels are added
             "relative": {name: self.relative(part) for name, part in parts.items()},
         }
 

@@ -9,9 +9,8 @@ from .data.operator_data import OperatorData
 from .encoders import AbstractInputs, StandardisedInputs
 from .errors import DataError, MissingExtraError, PrecisionError
 from .interface import fit
-from .network_trunk import NetworkTrunk
 from .regressors.base import AbstractRegressor
-from .regressors.network import AutoBranch, NetworkBranch
+from .trunks import AbstractTrunk
 from .two_step import TwoStep
 
 try:
@@ -28,19 +27,17 @@ _FUNCTIONS = ("log", "inverse", "inverse-root")
 class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """A DeepONet trained in two steps, with `fit`, `predict` and `score`.
 
-    A row of X holds an input function at its sensors, the same row of y the output field at `points`. What is None
-    follows from the data.
+    A row of X holds an input function at its sensors, the same row of y the output field at `points`. What is
+    "auto" is chosen on samples that are left out, as `trunkfirst.fit` does.
 
     Parameters
     ----------
     points: where the columns of y are, (points, coordinates) or (points,); None: evenly spaced in [0, 1].
-    width: N, the number of trunk functions; None: from the rank of the outputs.
-    hidden: neurons in each hidden layer, three in the trunk and one in the branch; None: from the data, and 128.
-    branch: "auto" (chosen on samples left out), "network", "linear", "kernel", or a record such as `Kernel()`.
+    trunk: "auto", "modes", "network", or a record such as `ModesTrunk(10)`.
+    branch: "auto", "network", "linear", "kernel", or a record such as `Kernel()`.
     encoder: of X: "auto", "standardise", "raw", "log", ..., or a record such as `PrincipalInputs(8)`.
-    activation: of both networks, e.g. "tanh" or "relu"; None: tanh in the trunk, gelu in the branch.
-    iterations: of each step, at most.
     weights: "auto", "none", or "relative" where the relative error of every sample should count equally.
+    minutes: time allowed for each fit; less is used where more cannot pay.
     progress: whether to report progress.
     random_state: seed of the networks; the same seed gives the same bits.
 
@@ -59,7 +56,7 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> x, a = np.linspace(0, 1, 20), rng.normal(size=(50, 3))
-    >>> model = TwoStepDeepONet(points=x, branch="linear", encoder="standardise", weights="none", iterations=50)
+    >>> model = TwoStepDeepONet(points=x, branch="linear")
     >>> fields = model.fit(a, a @ np.stack([x, x**2, x**3])).predict(a[:5])
     >>> fields.shape
     (5, 20)
@@ -69,24 +66,20 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self,
         points: Any = None,
         *,
-        width: int | None = None,
-        hidden: int | None = None,
+        trunk: str | AbstractTrunk = "auto",
         branch: str | AbstractRegressor = "auto",
         encoder: str | AbstractInputs = "auto",
-        activation: str | None = None,
-        iterations: int = 1000,
         weights: str = "auto",
+        minutes: float | None = 5.0,
         progress: bool = False,
         random_state: Any = 0,
     ) -> None:
         self.points = points
-        self.width = width
-        self.hidden = hidden
+        self.trunk = trunk
         self.branch = branch
         self.encoder = encoder
-        self.activation = activation
-        self.iterations = iterations
         self.weights = weights
+        self.minutes = minutes
         self.progress = progress
         self.random_state = random_state
 
@@ -100,7 +93,8 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
         points = _checked_points(self.points, y.shape[1])
         data = OperatorData(X, *_at_two_points(points, y.astype(np.float64)))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.result_ = fit(data, method=self._method(), seed=seed, intervals=False, progress=self.progress)
+        options: dict[str, Any] = {"minutes": self.minutes, "intervals": False, "progress": self.progress}
+        self.result_ = fit(data, method=self._method(), seed=seed, **options)
         self.operator_ = self.result_.operator
         self.points_ = points
         return self
@@ -129,16 +123,10 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return float(r2_score(y, self.predict(X), sample_weight=sample_weight, multioutput="variance_weighted"))
 
     def _method(self) -> TwoStep:
-        activation: dict[str, Any] = {} if self.activation is None else {"activation": self.activation}
-        sizes: dict[str, Any] = {} if self.hidden is None else {"hidden": (self.hidden,)}
-        network = NetworkBranch(**activation, **sizes, iterations=self.iterations)
-        branch: Any = {"network": network, "auto": AutoBranch(network)}.get(str(self.branch), self.branch)
-        sizes = {} if self.hidden is None else {"hidden": (self.hidden,) * 3}
-        trunk = NetworkTrunk(width=self.width, **sizes, **activation, iterations=self.iterations)
-        inputs: Any = self.encoder
-        inputs = StandardisedInputs(inputs) if inputs in _FUNCTIONS else inputs
+        parts: Any = (self.trunk, self.branch)
+        inputs: Any = StandardisedInputs(self.encoder) if self.encoder in _FUNCTIONS else self.encoder
         weights: Any = self.weights
-        return TwoStep(trunk, branch, inputs=inputs, weights=weights)
+        return TwoStep(*parts, inputs=inputs, weights=weights)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -76,7 +76,7 @@ class Mesh:
     """Where fields are given, in physical coordinates; a period of 0 stands for a coordinate without one."""
 
     points: Float[np.ndarray, "points coordinates"]
-    triangles: Int[np.ndarray, "triangles 3"] | None = None
+    triangles: Int[np.ndarray, "triangles corners"] | None = None
     periods: tuple[float, ...] | None = None
 
 

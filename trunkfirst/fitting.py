@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .auto import choose, with_trunk
+from .auto import choose
 from .checkpoints import is_keeping_checkpoints
 from .clock import Clock
 from .data.operator_data import OperatorData
@@ -26,7 +26,7 @@ from .evaluation import Evaluation, evaluate, kernel_baseline, predict_at
 from .fields import TrunkResult
 from .intervals import HeldOut, Intervals, conformal_intervals
 from .linear.orthonormalise import SVD
-from .memory import check_memory, stream_bytes
+from .memory import check_memory, memory_in_words, stream_bytes
 from .method import AbstractMethod, Trained
 from .minimisers.loop import OnStep, Status
 from .modes import ModesTrunk
@@ -34,10 +34,7 @@ from .monolithic import Monolithic
 from .progress import Reporter, Silent
 from .run_data import RunData
 from .search import Chosen
-from .sizing import within_minutes
 from .training_summary import TrainingSummary, summarise, training_domain
-from .trunks import AutoTrunk
-from .two_step import TwoStep
 
 # Beyond this condition number, single precision leaves a projected gradient fewer than three digits.
 _MAX_CONDITION_SINGLE = 1e4
@@ -107,17 +104,19 @@ def train(
     check_data_memory(data)
     finish = ft.partial(_finish, data=data, seed=seed, reporter=reporter, start=start, throw=throw)
     handed_over: list[Chosen] = []
+    fitted: list[FitResult] = []
 
     def on_better(found: Chosen) -> None:
         handed_over.append(found)
         # A network as trunk is trained once, in the end.
         if on_operator is not None and isinstance(getattr(found.method, "trunk", None), ModesTrunk):
-            on_operator(finish(found, found.method, intervals=False))
+            fitted[:] = [finish(found, found.method, intervals=False)]
+            on_operator(fitted[0])
 
     status: Status | None = None
     if chosen is None:
         try:
-            chosen = resolve(
+            chosen = choose(
                 method, data, seed=seed, clock=clock, reporter=reporter, measured=measured, on_better=on_better
             )
         except KeyboardInterrupt:
@@ -126,7 +125,8 @@ def train(
             warnings.warn("interrupted: this is the best operator found so far", UserWarning, stacklevel=3)
             chosen, status = handed_over[-1], "interrupted"
     final = chosen.method if on_chosen is None else on_chosen(chosen)
-    result = finish(chosen, final, intervals=intervals, trunk_result=trunk_result)
+    same = fitted[0] if fitted and fitted[0].method == final and trunk_result is None else None
+    result = finish(chosen, final, intervals=intervals, trunk_result=trunk_result, trained=same)
     return result if status is None else dc.replace(result, status=status)
 
 
@@ -141,10 +141,11 @@ def _finish(
     throw: bool,
     intervals: bool,
     trunk_result: TrunkResult | None = None,
+    trained: Trained | None = None,
 ) -> FitResult:
-    """Train what was chosen on all samples but those held back, and evaluate it on the test samples."""
-    samples = data.for_training
-    trained = fit_method(
+    """Train what was chosen on all samples but those held back, unless it is trained, and evaluate it."""
+    samples = data.train
+    trained = trained or fit_method(
         data.whole or samples, final, key=seed, trunk_result=trunk_result, on_step=reporter.on_step, throw=throw
     )
     remarks = precision_warnings(chosen.method, trained, samples)
@@ -155,9 +156,9 @@ def _finish(
     operator = dc.replace(trained.operator, domain=training_domain(samples, summary))
     trained = dc.replace(trained, operator=operator)
     return FitResult(
-        **{field.name: getattr(trained, field.name) for field in dc.fields(trained)},
+        **{field.name: getattr(trained, field.name) for field in dc.fields(Trained)},
         method=chosen.method,
-        chosen=chosen,
+        chosen=dc.replace(chosen, held_out=None),  # which holds all samples of the search
         samples=data.counts,
         evaluation=None if data.test is None else _evaluated(trained, samples, data.test, chosen),
         validation_error=_validation_error(data, trained, chosen),
@@ -167,35 +168,7 @@ def _finish(
     )
 
 
-def resolve(
-    method: AbstractMethod,
-    data: RunData,
-    *,
-    seed: int,
-    clock: Clock | None = None,
-    reporter: Reporter | None = None,
-    measured: bool = True,
-    on_better: Callable[[Chosen], None] | None = None,
-) -> Chosen:
-    """The method with sizes, iterations and choices filled in; test samples are never looked at."""
-    samples, clock = data.for_training, clock or Clock()
-    is_trunk_open = isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk)
-    method = with_trunk(method, samples)
-    if clock.minutes is not None:
-        # A network trunk is trained once to choose and measure, and once more on all samples.
-        method = within_minutes(method, samples, clock.minutes / (2 if measured else 1))
-    return choose(
-        method,
-        data,
-        seed=seed,
-        clock=clock,
-        reporter=reporter,
-        measured=measured,
-        is_trunk_open=is_trunk_open,
-        on_better=on_better,
-    )
-
-
+@memory_in_words()
 def fit_method(
     data: AnyData | ShardedData,
     method: AbstractMethod,
@@ -237,7 +210,7 @@ def _evaluated(trained: Trained, train_data: AnyData, test: AnyData, chosen: Cho
 
 def _validation_error(data: RunData, trained: Trained, chosen: Chosen) -> float | None:
     """The operator's own on samples that were held back, else that of operators fitted without a part of them."""
-    if data.holds_validation and len(data.split.validation):
+    if data.validation is not None:
         return float(evaluate(trained.operator, data.validation).errors.mean())
     return chosen.validation_error
 

@@ -1,7 +1,7 @@
 """`trunkfirst.fit`: arrays, data or a file in, an operator with its error out."""
 
 import dataclasses as dc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ def fit(
     outputs: Any = None,
     points: Any = None,
     *,
+    axes: Sequence[str] | None = None,
     method: AbstractMethod | None = None,
     minutes: float | None = 5.0,
     seed: int = 0,
@@ -45,10 +46,14 @@ def fit(
     can pay. Then the operator is trained on all samples but the test samples.
 
     Args:
-        inputs: input functions (samples, sensors), or a dictionary of several by name; or `OperatorData`,
-            `ScatteredData`, `ShardedData`, an xarray Dataset, a dictionary of arrays, or the path of a file.
+        inputs: input functions (samples, sensors), a dictionary of several by name, or a pandas table of
+            parameters; or `OperatorData`, `ScatteredData`, `ShardedData`, an xarray Dataset, a dictionary of
+            arrays, or the path of a file.
         outputs: output functions (samples, points) or (samples, points, channels), where `inputs` is an array.
-        points: where the outputs are given (points, coordinates), where `inputs` is an array.
+        points: where the outputs are given (points, coordinates), where `inputs` is an array; or the
+            coordinates of a grid by name, {"x": x, "t": t}, for outputs with an axis for each.
+        axes: what the axes of such outputs are, ("x", "t") or ("samples", "x", "t", "channels"), where their
+            lengths do not tell.
         method: `TwoStep`, `Monolithic` or `MonolithicProjected`; everything is chosen if left out.
         minutes: time allowed; less is used where more cannot pay, any if None.
         seed: of the networks; the same seed gives the same bits.
@@ -82,14 +87,11 @@ def fit(
     >>> bool(abs(fields - u[30:]).max() < 1e-2)
     True
     """
-    data = as_data(inputs, outputs, points)
+    data = as_data(inputs, outputs, points, axes)
     method = method or TwoStep()
     chooses = is_open(method)
-    settings = DataSettings(
-        file=str(inputs) if isinstance(inputs, str | Path) else None,
-        validation_share=0.1 if chooses else 0.0,
-        test_share=test_share,
-    )
+    file = str(inputs) if isinstance(inputs, str | Path) else None
+    settings = DataSettings(file=file, test_share=test_share)
     options: dict[str, Any] = {"trunk_result": trunk_result, "throw": throw}
     budget: dict[str, Any] = {
         "seed": seed,
@@ -112,7 +114,9 @@ def fit(
     return dc.replace(outcome.result, folder=outcome.folder)
 
 
-def as_data(inputs: Any, outputs: Any = None, points: Any = None) -> AnyData | ShardedData:
+def as_data(
+    inputs: Any, outputs: Any = None, points: Any = None, axes: Sequence[str] | None = None
+) -> AnyData | ShardedData:
     """The samples of arrays, of data in any form, or of a file."""
     if outputs is None and points is None:
         if isinstance(inputs, OperatorData | ScatteredData | ShardedData):
@@ -121,4 +125,7 @@ def as_data(inputs: Any, outputs: Any = None, points: Any = None) -> AnyData | S
     if outputs is None or points is None:
         missing = "outputs" if outputs is None else "points"
         raise UsageError(f"{missing}: not given; call fit(inputs, outputs, points), or fit(data) with all in one")
-    return OperatorData(inputs=inputs, points=points, outputs=outputs)
+    if axes is None and not isinstance(points, Mapping) and not isinstance(outputs, Mapping):
+        return OperatorData(inputs=inputs, points=points, outputs=outputs)
+    order = {} if axes is None else {"axes": axes}
+    return read_data({"inputs": inputs, "points": points, "outputs": outputs, **order})

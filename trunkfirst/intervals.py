@@ -16,10 +16,14 @@ from .linear.orthonormalise import relative_errors
 
 LEVELS = (0.8, 0.9, 0.95)
 _MAX_CALIBRATION = 2000
-# Novelty: principal coordinates and training inputs that are kept; an input may leave the range of training by a
-# tenth of it, and may be 1.5 times as far from its neighbours as training inputs are.
-_MAX_COORDINATES, _MAX_SEEN = 8, 2000
-_MARGIN, _SLACK = 0.1, 1.5
+# Novelty: principal coordinates, those of them for distances, training inputs that are kept, folds.
+_MAX_COORDINATES, _MAX_NEAR, _MAX_SEEN, _FOLDS = 32, 8, 2000, 10
+# Training inputs for each coordinate; of fewer its standard deviation is not known.
+_ROWS_PER_COORDINATE = 3
+# More directions than are kept, and steps, of the subspace iteration that finds them.
+_MORE_VECTORS, _ITERATIONS = 8, 4
+# What may be rounding, relative to the size of the inputs.
+_ROUNDING = 1e-6
 # Far outside of any training inputs, but its square is still finite.
 _FAR = 1e100
 
@@ -131,48 +135,67 @@ def _relative(predictions: np.ndarray, outputs: np.ndarray) -> Float[np.ndarray,
 
 @dc.dataclass(frozen=True, eq=False)
 class Novelty:
-    """Training inputs in a few principal coordinates with standard deviation 1, to recognise outliers."""
+    """Training inputs, to recognise outliers among new ones.
+
+    Five numbers describe an input: how far it rises above and falls below the mean at a sensor, in standard
+    deviations (the largest over all sensors); its norm in principal coordinates with standard deviation 1; the
+    distance to the nearest training input in the first of them; and the norm of what they leave. Each is measured
+    in units of `scale` from `location`; an input is an outlier if the largest of them exceeds `limit`.
+    """
 
     centre: Float[np.ndarray, " sensors"]
+    spread: Float[np.ndarray, " sensors"]
+    """Standard deviations."""
     matrix: Float[np.ndarray, "sensors coordinates"]
-    seen: Float[np.ndarray, "rows coordinates"]
-    distance: float
-    """The largest distance from a training input to its nearest neighbour."""
-    remainder: float
-    """The largest norm that the coordinates leave of a training input."""
+    seen: Float[np.ndarray, "rows first"]
+    location: Float[np.ndarray, " 5"]
+    scale: Float[np.ndarray, " 5"]
+    limit: float
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the sizes belong together."""
+        return (
+            self.seen.ndim == 2
+            and self.matrix.ndim == 2
+            and self.seen.shape[1] <= self.matrix.shape[1]
+            and self.centre.shape == self.spread.shape == self.matrix.shape[:1]
+            and self.location.shape == self.scale.shape == (5,)
+        )
 
     def is_outlier(self, inputs: Inputs) -> Bool[np.ndarray, " samples"]:
-        """True for inputs outside the range of training, far from all training inputs, or of another shape."""
+        """True for inputs unlike those of training.
+
+        Of inputs like them at most about max(1 %, 1/(n + 1)) are marked, for n training inputs.
+        """
+        return ~(self.scores(inputs) <= self.limit)
+
+    def scores(self, inputs: Inputs) -> Float[np.ndarray, " samples"]:
+        """How unlike the training inputs each input is; NaN or infinite for what cannot be measured."""
         with np.errstate(all="ignore"):
-            coordinates = (inputs - self.centre) @ self.matrix
-            residuals = self.residuals(inputs)
-        is_beyond = ~(np.isfinite(coordinates).all(axis=1) & np.isfinite(residuals))
-        coordinates = np.clip(np.nan_to_num(coordinates), -_FAR, _FAR)
-        low, high = self.seen.min(axis=0), self.seen.max(axis=0)
-        margin = _MARGIN * (high - low) + 1e-12
-        is_outside = ((coordinates < low - margin) | (coordinates > high + margin)).any(axis=1)
-        distances, _ = self._tree.query(coordinates)
-        is_far = np.asarray(distances) > _SLACK * self.distance + 1e-12
-        return is_beyond | is_outside | is_far | (residuals > _SLACK * self.remainder + 1e-9 * self._unit)
+            return self.scores_of(self.measures(inputs))
 
-    def residuals(self, inputs: Inputs) -> Float[np.ndarray, " samples"]:
-        """The norm that the coordinates leave of each input."""
+    def scores_of(self, measures: Float[np.ndarray, "samples 5"]) -> Float[np.ndarray, " samples"]:
+        """The scores of inputs with these measures."""
+        return ((measures - self.location) / self.scale).max(axis=1)
+
+    def measures(self, inputs: Inputs) -> Float[np.ndarray, "samples 5"]:
+        """Largest rise and fall at a sensor, norm, distance to the nearest training input, norm that is left."""
         centred = inputs - self.centre
-        rest = centred - centred @ self.matrix @ self._inverse
-        unit = unit_of(rest, axis=1)
-        return unit * np.linalg.norm(rest / unit[:, None], axis=1)
-
-    @ft.cached_property
-    def _unit(self) -> float:
-        """1, or the size of training inputs that are far smaller."""
-        return min(1.0, float(1 / np.abs(self.matrix).max()))
+        steps = centred / self.spread
+        coordinates = centred @ self.matrix
+        near = np.clip(np.nan_to_num(coordinates[:, : self.seen.shape[1]]), -_FAR, _FAR)
+        distances = np.asarray(self._tree.query(near)[0])
+        norms = [_norms(coordinates), distances, _norms(centred - coordinates @ self.inverse)]
+        return np.stack([steps.max(axis=1), -steps.min(axis=1), *norms], axis=1)
 
     @ft.cached_property
     def _tree(self) -> KDTree:
         return KDTree(self.seen)
 
     @ft.cached_property
-    def _inverse(self) -> Float[np.ndarray, "coordinates sensors"]:
+    def inverse(self) -> Float[np.ndarray, "coordinates sensors"]:
+        """From coordinates to inputs without their centre."""
         return np.linalg.pinv(self.matrix)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -185,25 +208,83 @@ def novelty_from(arrays: dict[str, np.ndarray]) -> Novelty | None:
     found = _without_prefix("familiarity.", arrays)
     if not found:
         return None
-    found["distance"], found["remainder"] = float(found["distance"]), float(found["remainder"])
+    if "remainder" in found:  # before 0.2: the largest distance and the largest norm of training inputs, no ranges
+        distance, remainder = found.pop("distance"), found.pop("remainder")
+        found |= {"spread": np.ones_like(found["centre"]), "location": np.zeros(5), "limit": 1.5}
+        found["scale"] = np.array([np.inf, np.inf, np.inf, distance, remainder]) + 1e-9
+    found["limit"] = float(found["limit"])
     return Novelty(**found)
 
 
 def fit_novelty(inputs: Inputs) -> Novelty:
-    """Learn what training inputs look like; at most 2,000 of them are kept."""
+    """Learn what training inputs look like; at most 2,000 of them are kept.
+
+    Everything is learned once more without each of ten folds, whose scores are then those of new inputs. One in a
+    hundred of them is above the limit or, where there are fewer than 199, none; the same holds for the training
+    inputs themselves, which are further out than new ones where they are fewer than their sensors.
+    """
+    count = len(inputs)
+    inputs = inputs[np.unique(np.linspace(0, count - 1, min(count, _MAX_SEEN)).astype(int))]
+    most = min(_MAX_COORDINATES, max(1, len(inputs) // _ROWS_PER_COORDINATE))  # the same in every fold
+    folds = _folds(len(inputs))
+    with one_blas_thread():
+        rough = _uncalibrated(inputs, most)
+        measures = np.empty((len(inputs), 5))
+        for rest, out in folds:
+            measures[out] = _uncalibrated(inputs[rest], most).measures(inputs[out])
+        own = rough.measures(inputs)
+    new = np.concatenate([_in_units(rough, measures[rest]).scores_of(measures[out]) for rest, out in folds])
+    place = -max(1, (len(inputs) + 1) // 100)
+    limit = max(1.0, float(np.sort(new)[place]))  # of scores that vary it is above 1 anyway
+    known = _in_units(rough, measures)
+    own_scale = (np.sort(own, axis=0)[place] - known.location) / limit * (1 + 1e-9)
+    return dc.replace(known, scale=np.maximum(known.scale, own_scale), limit=limit)
+
+
+def _folds(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The rows to learn from and those left out; a single row is both."""
+    parts = np.array_split(np.random.default_rng(0).permutation(count), min(count, _FOLDS))
+    return [(np.setdiff1d(np.arange(count), part) if count > 1 else part, part) for part in parts]
+
+
+def _in_units(known: Novelty, measures: Float[np.ndarray, "samples 5"]) -> Novelty:
+    """With the median of the measures as location and the distance to the 90th percentile as scale."""
+    location, high = np.quantile(measures, [0.5, 0.9], axis=0)
+    return dc.replace(known, location=location, scale=np.maximum(high - location, known.scale))
+
+
+def _uncalibrated(inputs: Inputs, most: int) -> Novelty:
+    """Centre, standard deviations and at most `most` principal coordinates; the scales are those of rounding."""
     unit = unit_of(inputs)
     centre = unit * (inputs / unit).mean(axis=0)
-    with one_blas_thread():
-        _, sizes, modes = np.linalg.svd((inputs - centre) / unit, full_matrices=False)
-    sizes = unit * sizes
-    count = max(1, min(_MAX_COORDINATES, int((sizes > 1e-6 * sizes[0]).sum())))
-    deviations = np.where(sizes[:count] > 0, sizes[:count], 1.0) / np.sqrt(len(inputs))
-    matrix = modes[:count].T / deviations
-    rows = np.unique(np.linspace(0, len(inputs) - 1, min(len(inputs), _MAX_SEEN)).astype(int))
-    seen = (inputs[rows] - centre) @ matrix
-    distances = np.asarray(KDTree(seen).query(seen, k=min(2, len(seen)))[0]).reshape(len(seen), -1)
-    bare = Novelty(centre, matrix, seen, float(distances[:, -1].max()), 0.0)
-    return dc.replace(bare, remainder=float(bare.residuals(inputs).max()))
+    centred = (inputs - centre) / unit
+    sizes, modes = _principal_directions(centred)
+    count = max(1, min(most, int((sizes > _ROUNDING * sizes[0]).sum())))
+    deviations = unit * np.where(sizes[:count] > 0, sizes[:count], 1.0) / np.sqrt(len(inputs))
+    matrix = modes[:, :count] / deviations
+    largest = np.abs(inputs).max(axis=0)
+    rounding = 10 * _ROUNDING * np.where(largest > 0, largest, largest.max() or 1.0)
+    spread = np.maximum(unit * np.sqrt((centred**2).mean(axis=0)), rounding)
+    scale = np.array([0.1, 0.1, 0.1, _ROUNDING, 10 * _ROUNDING * float(deviations[0])])
+    seen = (inputs - centre) @ matrix[:, :_MAX_NEAR]
+    return Novelty(centre, spread, matrix, seen, np.zeros(5), scale, 1.0)
+
+
+def _principal_directions(
+    rows: Float[np.ndarray, "rows sensors"],
+) -> tuple[Float[np.ndarray, " directions"], Float[np.ndarray, "sensors directions"]]:
+    """The largest singular values and their directions, by subspace iteration from a fixed start."""
+    count = min(_MAX_COORDINATES + _MORE_VECTORS, *rows.shape)
+    basis = np.random.default_rng(0).normal(size=(rows.shape[1], count))
+    for _ in range(_ITERATIONS):
+        basis, _ = np.linalg.qr(rows.T @ (rows @ basis))
+    _, sizes, turned = np.linalg.svd(rows @ basis, full_matrices=False)
+    return sizes, basis @ turned.T
+
+
+def _norms(rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " rows"]:
+    unit = unit_of(rows, axis=1)
+    return unit * np.linalg.norm(rows / unit[:, None], axis=1)
 
 
 # -- files

@@ -21,6 +21,7 @@ from .fields import Fields, mean_one
 from .linear.low_rank import compress
 from .minimisers.adam import draw
 from .minimisers.loop import AbstractObjective, Parameters
+from .minimisers.separable import factorise
 from .networks.branches import Branch
 from .networks.layers import ACTIVATIONS, Perceptron, Trunk
 from .settings import Field, record
@@ -162,7 +163,8 @@ def make_loss(
     if not 1 <= p < np.inf:
         raise ValueRangeError(f"p is {p}; the loss |error|^p needs p >= 1")
     inputs = jnp.asarray(inputs)
-    spread = shard_rows if batches.is_everything else _as_it_is
+    # Batches are drawn from points that are not spread.
+    spread = shard_rows if batches.is_everything else lambda array, dtype, **_: jnp.asarray(array, dtype)
     points = spread(fields.points, dtype, repeats_last=True)
     # Points that were added have no weight; the mean over all is to be that over the given ones.
     point_weights = mean_one(fields.point_weights, len(fields.points)) * (len(points) / len(fields.points))
@@ -175,11 +177,6 @@ def make_loss(
         return CompressedLoss(points, inputs, directions, factor, point_roots, roots)
     outputs, weights = spread(fields.outputs, dtype, axis=1), spread(point_weights, dtype)
     return OutputLoss(points, inputs, outputs, weights, jnp.asarray(sample_weights, dtype), p, batches)
-
-
-def _as_it_is(array: np.ndarray, dtype: np.dtype, **_: object) -> Array:
-    """Batches are drawn from points that are not spread."""
-    return jnp.asarray(array, dtype)
 
 
 class HiddenPair(eqx.Module):
@@ -223,16 +220,10 @@ class BilinearProblem(AbstractObjective):
 
     def _solve(self, B: Array, T: Array) -> Array:
         middle = (B.T @ self.loss.directions) @ (self.loss.factor @ T)  # B^T U T
-        return _shifted_solve(B, self.ridge, _shifted_solve(T, self.ridge, middle.T).T)
+        left, right = (factorise(features.T @ features, self.ridge) for features in (B, T))
+        return jsl.cho_solve(left, jsl.cho_solve(right, middle.T).T)
 
 
 def _with_constant(layers: Perceptron, x: Array) -> Array:
     hidden = ACTIVATIONS[layers.activation](layers(x))
     return jnp.concatenate([jnp.ones((len(x), 1), hidden.dtype), hidden], axis=1)
-
-
-def _shifted_solve(features: Array, ridge: float, right: Array) -> Array:
-    gram = features.T @ features
-    shift = ridge**2 + 8 * jnp.finfo(gram.dtype).eps * jnp.max(jnp.diagonal(gram))
-    factor = jsl.cho_factor(gram + shift * jnp.eye(len(gram), dtype=gram.dtype), lower=True)
-    return jsl.cho_solve(factor, right)

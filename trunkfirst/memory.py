@@ -1,5 +1,8 @@
 """Memory that a run will ask for, compared beforehand with what is free: later the system would just end it."""
 
+import contextlib
+import itertools
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from .data.sharded_data import ShardedData
@@ -14,7 +17,22 @@ _KERNEL_COPIES, _MAX_CENTRES = 4, 4000
 _FEWEST_SAMPLES = 20
 # Copies of a shard while it is passed over: as read, raw, with weights, in units.
 _SHARD_COPIES = 5
+# Weights, the best ones, their gradient, and what a minimiser keeps at least.
+_NETWORK_COPIES = 4
 _GROUPS = Path("/sys/fs/cgroup")
+
+
+@contextlib.contextmanager
+def memory_in_words() -> Generator[None]:
+    """A `MemoryNeedError` where XLA finds less memory than was estimated."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        reason = next(iter(str(error).splitlines()))
+        message = f"memory ran out while training ({reason[:200]}); use smaller widths, fewer samples or batches"
+        raise MemoryNeedError(message) from error
 
 
 def check_memory(
@@ -40,6 +58,26 @@ def check_memory(
     raise MemoryNeedError(
         f"{samples:,} samples of {numbers:,} numbers need about {(data + rest) / 2**30:.1f} GiB of memory, and "
         f"{free / 2**30:.1f} GiB are free; {advice}"
+    )
+
+
+def check_network(
+    architecture: Sequence[int], rows: int, *, bytes_per_number: int = 8, is_last_solved: bool = False
+) -> None:
+    """Raise `MemoryNeedError` where a network of these widths cannot be trained on `rows` in the free memory.
+
+    `is_last_solved`: the last layer is solved for, with a square matrix of the last hidden width.
+    """
+    free = free_memory()
+    weights = sum(before * after for before, after in itertools.pairwise(architecture))
+    squares = 2 * architecture[-2] ** 2 if is_last_solved else 0
+    need = bytes_per_number * (_NETWORK_COPIES * weights + rows * max(architecture) + squares)
+    if free is None or need <= free:
+        return
+    widths = ", ".join(f"{width:,}" for width in architecture)
+    raise MemoryNeedError(
+        f"a network with the widths {widths} has {weights:,} weights and needs about {need / 2**30:,.1f} GiB of "
+        f"memory, and {free / 2**30:.1f} GiB are free; use smaller widths (hidden, width)"
     )
 
 

@@ -14,8 +14,7 @@ from .fields import AbstractFields, Fields, Mesh, TrunkResult, mean_one, plain_l
 from .linear.low_rank import principal_rows
 from .linear.orthonormalise import orthonormal_already
 from .minimisers.loop import OnStep
-from .networks.grids import is_grid
-from .networks.interpolants import interpolate
+from .networks.interpolate import can_interpolate, interpolate
 from .networks.layers import Modes
 from .records import LogEntry
 from .settings import Field, kind_field, record
@@ -23,8 +22,6 @@ from .trunks import AbstractTrunk
 
 # Modes below this share of the largest are rounding.
 _ROUNDING = 1e-14
-# Points with more coordinates are interpolated on a grid alone.
-_MOST_COORDINATES = 3
 # The most values of all modes at all points: 256 MiB.
 _MOST_VALUES = 2**25
 
@@ -116,7 +113,7 @@ def _limit(fields: Fields, count: int, loss: float) -> float:
 
 def has_modes(data: AnyData) -> bool:
     """Whether modes can be interpolated between the points of the data."""
-    return isinstance(data, OperatorData) and (data.points.shape[1] <= _MOST_COORDINATES or is_grid(data.points))
+    return isinstance(data, OperatorData) and can_interpolate(data.points)
 
 
 @dc.dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class Reporter(Protocol):
-    """Listens to a fit."""
+    """Listens to a fit; these methods do nothing."""
 
     def say(self, text: str) -> None:
         """A sentence about what happens now."""
@@ -32,17 +32,8 @@ class Reporter(Protocol):
         """A line of the training log."""
 
 
-class Silent:
+class Silent(Reporter):
     """Reports nothing."""
-
-    def say(self, text: str) -> None:
-        """Nothing."""
-
-    def on_samples(self, done: int, total: int) -> None:
-        """Nothing."""
-
-    def on_step(self, step: "LogEntry") -> None:
-        """Nothing."""
 
 
 class InterruptedRunError(TrunkfirstError):

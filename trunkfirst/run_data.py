@@ -40,49 +40,45 @@ class DataSettings:
     )
     test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for evaluating the result")
 
+    @property
+    def held_back(self) -> tuple[float, float]:
+        """The shares of samples for validation and for testing, which do not train."""
+        return self.validation_share if self.hold_validation else 0.0, self.test_share
+
 
 @dc.dataclass(frozen=True, eq=False)
 class RunData:
-    """Data with their split, and the seconds it took to get them."""
+    """Data with their split, and the seconds it took to get them.
+
+    Validation samples are held back from training, to evaluate the operator on them.
+    """
 
     data: AnyData
     split: Split
     seconds: float = 0.0
     split_seed: int = 0
-    holds_validation: bool = False
-    """Whether the operator is evaluated on the samples for choosing, and must not see them."""
     whole: ShardedData | None = None
     """All samples that train, where they do not fit into memory: `data` and `split` then have some of them."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """Samples for training, choosing and testing; those in shards that are not in memory train."""
-        train, validation, test = (
-            len(part) for part in (self.split.train, self.split.validation, self.split.test)
-        )
-        if self.whole is not None:
-            train = self.whole.samples - (0 if self.holds_validation else validation)
-        return {"train": train, "validation": validation, "test": test}
+        """Samples for training, validation and testing; those in shards that are not in memory train."""
+        train, validation, test = map(len, (self.split.train, self.split.validation, self.split.test))
+        return {
+            "train": train if self.whole is None else self.whole.samples,
+            "validation": validation,
+            "test": test,
+        }
 
     @property
     def train(self) -> AnyData:
-        """Samples for training while something is still to be chosen."""
+        """Samples that choose and train; where `whole` has them all, some of those."""
         return self.data.take(self.split.train)
 
     @property
-    def validation(self) -> AnyData:
-        """Samples for choosing."""
-        return self.data.take(self.split.validation)
-
-    @property
-    def all_but_test(self) -> AnyData:
-        """Samples for training once everything is chosen."""
-        return self.data.take(np.union1d(self.split.train, self.split.validation))
-
-    @property
-    def for_training(self) -> AnyData:
-        """Samples that the operator is trained on; where `whole` has them all, some of those."""
-        return self.train if self.holds_validation else self.all_but_test
+    def validation(self) -> AnyData | None:
+        """Samples held back from training, if there are any."""
+        return self.data.take(self.split.validation) if len(self.split.validation) else None
 
     @property
     def test(self) -> AnyData | None:
@@ -136,32 +132,25 @@ def split_data(
         return _split_shards(data, settings, start, reporter or Silent())
     if isinstance(data, ShardedData):
         data = data.take(np.arange(data.samples))
-    split = Split.random(
-        data.samples,
-        validation_share=settings.validation_share,
-        test_share=settings.test_share,
-        seed=settings.split_seed,
-    )
-    seconds = time.perf_counter() - start
-    return RunData(data, split, seconds, settings.split_seed, settings.hold_validation)
+    validation, test = settings.held_back
+    split = Split.random(data.samples, validation_share=validation, test_share=test, seed=settings.split_seed)
+    return RunData(data, split, time.perf_counter() - start, settings.split_seed)
 
 
 def _split_shards(data: ShardedData, settings: DataSettings, start: float, reporter: Reporter) -> RunData:
     """At most a quarter of the samples in memory are for validation, and as many for the test."""
     count = samples_in_memory(data)
-    shares = (settings.test_share, settings.validation_share)
-    tests, validations = (min(round(share * data.samples), count // 4) for share in shares)
+    validations, tests = (min(round(share * data.samples), count // 4) for share in settings.held_back)
     order = np.random.default_rng(settings.split_seed).choice(data.samples, count, replace=False)
     test, validation, train = np.split(np.arange(count), [tests, tests + validations])
     reporter.say(
         f"{data.samples:,} samples in {len(data.counts):,} shards: {count:,} of them, at random, in memory for "
-        f"choosing and testing ({validations:,} for validation, {tests:,} for test); all but the latter train"
+        f"choosing and testing ({validations:,} for validation, {tests:,} for test); all but these train"
     )
     part = take_together(data, order)
     split = Split(train=train, validation=validation, test=test)
-    aside = order[: tests + validations] if settings.hold_validation else order[:tests]
-    seconds = time.perf_counter() - start
-    return RunData(part, split, seconds, settings.split_seed, settings.hold_validation, data.without(aside))
+    rest = data.without(order[: tests + validations])
+    return RunData(part, split, time.perf_counter() - start, settings.split_seed, rest)
 
 
 def read_samples(path: Path, keys: Mapping[str, str] | None, samples: int | None) -> AnyData | ShardedData:

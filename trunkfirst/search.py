@@ -27,7 +27,7 @@ from .data.operator_data import OperatorData
 from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
 from .encode import is_relative, make_fields
-from .encoders import AbstractInputs, AutoInputs, Identity, StandardisedInputs
+from .encoders import AbstractInputs, AutoInputs, Identity, RawInputs, StandardisedInputs
 from .errors import SolveError
 from .intervals import HeldOut
 from .method import AbstractMethod
@@ -37,23 +37,26 @@ from .network_trunk import NetworkTrunk
 from .progress import Reporter
 from .records import BASELINES, Baseline, CandidateSettings, Choice
 from .regressors.base import AbstractRegressor
+from .regressors.fourier import FourierBranch
+from .regressors.input_grid import find_grid
 from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
-from .sizing import TRUNK_SHARE, seconds_of_branch, with_sizes, within_minutes
+from .sizing import TRUNK_SHARE, fourier_within, seconds_of_branch, with_sizes, within_minutes
 from .trials import Candidate, Folds, TrainedTrunk
-from .trunks import AutoTrunk
+from .trunks import AbstractTrunk, AutoTrunk
 from .two_step import TwoStep
 
 # Networks are tried with the best encoders; the longer trials are for decays.
 _BEST_ENCODERS, _LONGER = 2, 2.5
 # Among encoders nearly as good as the best, the first in the list: the simplest.
 _NEARLY = 1.2
-_NETWORKS = ("network", "convolution", "active-neurons")
+_NETWORKS = ("network", "active-neurons", "fourier")
 # Below this error nothing that is trained by iterations does better. If the errors with and without a sample in
 # training have this ratio, what is left is noise.
 _ACCURATE, _NOISE = 1e-6, 0.7
 # A trial of a network takes at most this share of the time left, the training in the end that one.
 _TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
+_FOURIER_SHARE, _MOST_FOURIER_SECONDS, _FEWEST_FOURIER_SAMPLES = 0.35, 300.0, 100
 _MIN_TRIAL, _MIN_SECONDS, _MIN_TRUNK_SECONDS = 20, 20.0, 60.0
 # A moving trunk is trained for this share of the time left, and as long again on all samples.
 _MOVING_SHARE, _MAX_MOVING_SECONDS = 0.3, 600.0
@@ -120,6 +123,8 @@ class Search:
         self._reporter, self._measured, self._on_better = reporter, measured, on_better
         self._is_trunk_open = is_trunk_open
         self._branch, self._data = branch_of(method), trials.data
+        trunk = getattr(method, "trunk", None)
+        self._width = trunk.width if isinstance(trunk, ModesTrunk) else None
         self._is_auto = isinstance(self._branch, AutoBranch)
         self._weights, *self._other_weights = (
             ("relative", "none") if method.weights == "auto" else (method.weights,)
@@ -128,6 +133,7 @@ class Search:
         tolerance = 1.0 if self._is_auto else _NEARLY
         self._errors = Comparison(trials.parts, trials.data.samples, measured=measured, tolerance=tolerance)
         self._seconds: dict[str, float] = {}
+        self._better_modes: dict[str, list[int]] = {}
         self._settings: dict[str, CandidateSettings] = {}
         self._handed_over = np.inf
 
@@ -141,12 +147,16 @@ class Search:
             self._hand_over()
         if self._is_auto:
             self._closed_forms()
+            self._fewer_modes()
             if not self._is_finished():
                 self._moving_trunk()
-                self._trained()
-                self._network_trunk()
+                self._fourier()
+                if not isinstance(self._tried[self._best()].branch, FourierBranch):
+                    self._trained()
+                    self._network_trunk()
         else:
             self._encoders_for(self._branch)
+            self._fewer_modes()
         self._try_weights()
         chosen = self._chosen()
         name = self._best()
@@ -162,8 +172,9 @@ class Search:
         raw = StandardisedInputs()
         baselines = {RIDGE: Candidate(raw, Linear(), "none"), KERNEL_RIDGE: Candidate(raw, Kernel(), "none")}
         is_free = isinstance(self._method.inputs, AutoInputs) and self._method.weights == "auto"
-        if self._is_auto and is_free:
+        if self._is_auto and is_free and self._width is None:
             self._try(baselines)
+            self._fewer_modes()
         else:
             self._measure(baselines)
 
@@ -186,6 +197,12 @@ class Search:
             self._try({f"Gaussian {best}": smooth})
         self._hand_over()
 
+    def _fewer_modes(self) -> None:
+        """Modes that hold more noise than signal are left out, where that pays."""
+        best = self._best()
+        counts = self._better_modes.get(best, [])
+        self._try({f"{best}, {count} modes": dc.replace(self._tried[best], modes=count) for count in counts})
+
     def _is_finished(self) -> bool:
         """Whether nothing that takes longer can pay: the error is at rounding or at the noise of the outputs."""
         best = self._best()
@@ -202,6 +219,23 @@ class Search:
                 )
                 return True
         return False
+
+    def _fourier(self) -> None:
+        """Fourier layers where the inputs lie on a grid; the training in the end takes as long."""
+        method = self._method
+        is_open = isinstance(self._trials, Folds) and self._measured and isinstance(method.inputs, AutoInputs)
+        has_enough = self._data.samples >= _FEWEST_FOURIER_SAMPLES and find_grid(self._data) is not None
+        if not (is_open and has_enough and isinstance(method, TwoStep)):
+            return
+        if not self._clock.allows("fourier", _MIN_TRUNK_SECONDS):
+            return
+        seconds = self._clock.share("fourier", _FOURIER_SHARE, most=_MOST_FOURIER_SECONDS)
+        branch = fourier_within(FourierBranch(), self._data, seconds)
+        if branch is None:
+            self._reporter.say(f"Fourier layers would not learn anything in {seconds:.0f} s: not tried")
+            return
+        self._try(self._options(branch, [RawInputs()]))
+        self._hand_over()
 
     def _trained(self) -> None:
         """Networks, with the encoders that were best for kernels; then other decays and special branches."""
@@ -273,7 +307,10 @@ class Search:
 
     def _encoders_for(self, branch: AbstractRegressor) -> None:
         """A given branch, with the encoders that are open."""
-        encoders = self._promising(branch, self._encoders(encoding_candidates))
+        encoders: Sequence[AbstractInputs] = self._encoders(encoding_candidates)
+        if isinstance(branch, FourierBranch) and isinstance(self._method.inputs, AutoInputs):
+            encoders = [RawInputs()]  # it needs the values at the sensors
+        encoders = self._promising(branch, encoders)
         self._try(self._options(branch, encoders))
 
     def _promising(
@@ -290,7 +327,8 @@ class Search:
 
     def _try_weights(self) -> None:
         best = self._best()
-        if self._tried[best].weights == self._weights:
+        is_long = isinstance(self._tried[best].branch, FourierBranch)
+        if self._tried[best].weights == self._weights and not is_long:
             others = {
                 f"{best}, weights {w}": dc.replace(self._tried[best], weights=w) for w in self._other_weights
             }
@@ -303,7 +341,15 @@ class Search:
     def _options(self, branch: AbstractRegressor, encoders: Sequence[AbstractInputs]) -> dict[str, Candidate]:
         """One branch after each encoder, by name, with the kind of branch where it is to be chosen."""
         prefix = f"{kind_of_branch(branch)}, " if self._is_auto else ""
-        return {f"{prefix}{encoder}": Candidate(encoder, branch, self._weights) for encoder in encoders}
+        trunk = self._trunk_for(branch)
+        return {f"{prefix}{encoder}": Candidate(encoder, branch, self._weights, trunk) for encoder in encoders}
+
+    def _trunk_for(self, branch: AbstractRegressor) -> AbstractTrunk | None:
+        """The trunk that a branch needs to know: Fourier layers are projected onto it."""
+        if not isinstance(branch, FourierBranch) or not isinstance(self._method, TwoStep):
+            return None
+        errors = [self._mean(name) for name in self._errors.errors]
+        return self._with_modes(self._method, min(errors, default=0.0)).trunk
 
     def _encoders(self, candidates: Callable[[AnyData], list[AbstractInputs]]) -> list[AbstractInputs]:
         if not isinstance(self._method.inputs, AutoInputs):
@@ -314,13 +360,19 @@ class Search:
 
     def _try(self, options: Mapping[str, Candidate], longer: float = 1.0) -> None:
         most = int(longer * self._trial_iterations)
-        for name, candidate in options.items():
+        for name, given in options.items():
+            candidate = self._with_best_modes(given)
             # The first is always tried, so that there is something to choose.
             if name not in self._tried and (
                 not self._tried or self._clock.allows(name, self._expected(candidate))
             ):
                 self._measure({name: brief(candidate, most, is_auto=self._is_auto)})
                 self._tried[name] = candidate
+
+    def _with_best_modes(self, candidate: Candidate) -> Candidate:
+        """With as many modes as are asked for, or as the best candidate has."""
+        modes = self._tried[self._best()].modes if self._tried else self._width
+        return candidate if candidate.modes or candidate.trunk else dc.replace(candidate, modes=modes)
 
     def _expected(self, candidate: Candidate) -> float:
         """Seconds of the last candidate of the same kind."""
@@ -333,6 +385,7 @@ class Search:
             self._settings[name] = settings_of(candidate)
             found = self._measured_errors(name, candidate)
             self._errors.errors[name], self._seconds[name] = found["errors"], float(found["seconds"][0])
+            self._better_modes[name] = found["better modes"].tolist()
             self._reporter.say(f"  {name}: {self._mean(name):.2e}")
 
     def _measured_errors(self, name: str, candidate: Candidate) -> Mapping[str, np.ndarray]:
@@ -342,7 +395,8 @@ class Search:
                 errors = self._trials.errors(candidate, self._parts(candidate))
             except (SolveError, np.linalg.LinAlgError):
                 errors = np.full(self._data.samples, np.inf)
-            return {"errors": errors, "seconds": np.array([time.perf_counter() - begin])}
+            modes = np.array(self._trials.better_modes(candidate), int)
+            return {"errors": errors, "seconds": np.array([time.perf_counter() - begin]), "better modes": modes}
 
         # What is trained by iterations has checkpoints of its own; a resumed search needs what it found.
         is_closed_form = candidate.is_closed_form and isinstance(self._trials, Folds)
@@ -394,9 +448,9 @@ class Search:
         candidate = self._tried[name]
         error = self._errors.validation_error(name, list(self._tried)) if self._measured else None
         baseline = [
-            Baseline(kind, self._mean(key), self._seconds[key])
+            Baseline(kind, min(map(self._mean, names)), sum(map(self._seconds.__getitem__, names)))
             for kind, key in BASELINES.items()
-            if key in self._errors.errors
+            if (names := [each for each in self._errors.errors if each == key or each.startswith(f"{key}, ")])
         ]
         means = {each: self._mean(each) for each in self._errors.errors}
         choice = Choice(name, means, self._best_network(), self._settings, baseline)
@@ -415,11 +469,16 @@ class Search:
         if not isinstance(self._method, TwoStep):
             return dc.replace(self._method, **changes)
         method = dc.replace(self._method, branch=candidate.branch, **changes)
-        trunk = candidate.trunk or method.trunk
-        if isinstance(trunk, ModesTrunk) and trunk.width is None and isinstance(self._data, OperatorData):
-            width = suitable_modes(method, self._data, _MODES_SHARE * (error or 0.0))
-            trunk = dc.replace(trunk, width=width)
-        return dc.replace(method, trunk=trunk)
+        method = dc.replace(method, trunk=candidate.trunk or method.trunk)
+        return self._with_modes(method, error or 0.0, candidate.modes)
+
+    def _with_modes(self, method: TwoStep, error: float, count: int | None = None) -> TwoStep:
+        """The method with this number of modes, or as many as an error asks for, if their number is open."""
+        trunk, data = method.trunk, self._data
+        if not isinstance(trunk, ModesTrunk) or trunk.width is not None or not isinstance(data, OperatorData):
+            return method
+        width = count or suitable_modes(method, data, _MODES_SHARE * error)
+        return dc.replace(method, trunk=dc.replace(trunk, width=width))
 
 
 def suitable_modes(method: TwoStep, data: OperatorData, allowed: float) -> int:

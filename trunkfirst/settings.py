@@ -284,3 +284,12 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
     return repr(value) if isinstance(value, float) else json.dumps(value)
+
+
+def setting_text(value: Any) -> str:
+    """A value as text; hidden widths as 50x50, a record by its kind and values."""
+    if isinstance(value, dict):
+        return "-".join(map(setting_text, value.values()))
+    if isinstance(value, (list, tuple)):
+        return "x".join(map(setting_text, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

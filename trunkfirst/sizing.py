@@ -20,8 +20,10 @@ from .encoders import AutoInputs, RawInputs, StandardisedInputs
 from .linear.low_rank import trunk_limit
 from .method import AbstractMethod
 from .minimisers.loop import minimise, raise_if_interrupted
+from .modes import ModesTrunk
 from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk, SeparateTrunks
+from .regressors.fourier import FourierBranch
 from .regressors.network import AutoBranch
 from .two_step import TwoStep
 
@@ -39,6 +41,8 @@ _WARM_UP, _TIMED = 5, 20
 # Trials of networks while choosing, of `trial_iterations` each, and fits of the branch, with those for intervals.
 _TRIALS, _BRANCH_FITS = 10, 6
 _MIN_TRIAL, _MIN_BRANCH = 20, 50
+# Fourier layers: passes through the samples, iterations, and modes while an iteration is timed.
+_MOST_EPOCHS, _FEWEST_FOURIER, _FEW_MODES = 100, 200, 8
 
 
 def with_sizes(method: AbstractMethod, data: AnyData) -> AbstractMethod:
@@ -121,6 +125,26 @@ def seconds_of_branch(branch: AutoBranch, data: AnyData) -> float:
     """Seconds of an iteration of the network of an open branch, for about as many coefficients as samples."""
     coefficients = min(data.samples, _MAX_FUNCTIONS) * data.channels
     return _journalled("branch", lambda: _seconds_of_branch(branch, coefficients, data))
+
+
+def fourier_within(branch: FourierBranch, data: AnyData, seconds: float) -> FourierBranch | None:
+    """The branch with as many iterations as fit into the time; None if they are too few to learn anything."""
+    each = _journalled("Fourier", lambda: _seconds_of_fourier(branch, data))
+    most = max(_MOST_EPOCHS * data.samples // branch.batch, _FEWEST_FOURIER)
+    iterations = min(_two_digits(int(seconds / each)), most)
+    return dc.replace(branch, iterations=iterations) if iterations >= _FEWEST_FOURIER else None
+
+
+def _seconds_of_fourier(branch: FourierBranch, data: AnyData) -> float:
+    """Of an iteration, for some samples and a few modes."""
+    some = data.take(slice(0, 2 * branch.batch))
+    few = dc.replace(branch, iterations=_WARM_UP)
+    with jax.enable_x64(True):
+        method = TwoStep(ModesTrunk(width=_FEW_MODES), few, inputs=RawInputs(), weights="none")
+        fitted = method.fit(some, key=jr.key(0))
+    raise_if_interrupted(fitted.status)
+    _, first, *_, last = [entry for entry in fitted.history if entry.stage == "branch"]
+    return (last.seconds - first.seconds) / (last.iteration - first.iteration)
 
 
 def _branch_within(branch: AutoBranch, trunk: NetworkTrunk, data: AnyData, minutes: float) -> AutoBranch:

@@ -85,7 +85,7 @@ class StreamedData(EncodedData):
         assert basis.orthonormal is not None
         assert isinstance(self.fields, Fields)
         with self.stream.stored(basis.orthonormal, self.fields, self.mean_weight) as rows:
-            return branch.fit_stored(rows, layout=self.layout, loss_unit=basis.loss_unit, **options)
+            return branch.fit_stored(rows, layout=self.layout_with(basis), loss_unit=basis.loss_unit, **options)
 
 
 def encode_stream(data: ShardedData, method: Encodings, dtype: np.dtype) -> StreamedData:

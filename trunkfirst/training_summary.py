@@ -89,7 +89,7 @@ def training_domain(data: AnyData, summary: TrainingSummary) -> TrainingDomain:
     return TrainingDomain(
         points=points,
         coordinate_names=tuple(data.coordinate_names),
-        channel_names=tuple(data.channel_names),
+        channel_names=tuple(data.channel_names) or (data.output_name,),
         units=dict(data.units),
         sensors=tuple(sensors.values()) if set(sensors) == set(data.inputs) else (),
         input_sizes=tuple(f.values.shape[1] for f in data.inputs.values()),
@@ -128,8 +128,8 @@ def _check(summary: TrainingSummary) -> None:
     arrays = [summary.points, *summary.sensors.values()]
     is_sound = all(table.ndim == 2 for table in arrays)
     if (known := summary.novelty) is not None:
-        is_sound &= known.seen.ndim == 2 and known.matrix.shape == (len(known.centre), known.seen.shape[1])
-        arrays += [known.centre, known.matrix, known.seen]
+        is_sound &= known.is_consistent
+        arrays += [known.centre, known.spread, known.matrix, known.seen, known.location, known.scale]
     if (found := summary.intervals) is not None:
         is_sound &= found.levels.shape == found.field.shape == found.pointwise.shape[:1]
         is_sound &= found.points.ndim == 2 and len(found.points) == found.pointwise.shape[1]

@@ -39,6 +39,8 @@ MAX_SAMPLES = 4000
 _ROUNDING = 1e-15
 # What the modes that a network learns may leave out in a comparison.
 _NETWORK_MODES = 1e-6
+# Fewer modes, which leave out noise of the outputs, must be this much better; their numbers grow by this factor.
+_FEWER_MODES, _LADDER = 0.99, 1.25
 
 Rows = Int[np.ndarray, " rows"]
 Coordinates = Float[np.ndarray, "samples channels rank"]
@@ -53,6 +55,8 @@ class Candidate:
     weights: str = "relative"
     trunk: AbstractTrunk | None = None
     """A trunk that is trained, instead of principal modes."""
+    modes: int | None = None
+    """The number of modes; None for all."""
 
     @property
     def is_closed_form(self) -> bool:
@@ -74,16 +78,57 @@ class Folds:
         self.data, self.parts, self._output, self._seed = data, list(parts), output, seed
         self._coordinates = OutputCoordinates.of(data, output)
         self._known: dict[str, Coordinates] = {}
+        self._better: dict[str, list[int]] = {}
+        self._best = np.inf, "", list[Coordinates]()
 
     def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
         """The relative error of every sample that is left out once; NaN for the others."""
         if candidate.trunk is not None:
             return self._with_trunk(candidate.trunk).errors(candidate)
-        found = np.full(self.data.samples, np.nan)
-        for part in range(len(self.parts)) if parts is None else parts:
-            rows = self.parts[part]
-            found[rows] = self._coordinates.errors(rows, self._predicted(candidate, part)).mean(axis=1)
-        return found
+        wanted = range(len(self.parts)) if parts is None else parts
+        counts = self._counts(candidate, wanted)
+        found = np.full((self.data.samples, len(counts)), np.nan)
+        predicted = [self._predicted(candidate, part) for part in wanted]
+        for part, values in zip(wanted, predicted, strict=True):
+            found[self.parts[part]] = self._errors_by_count(candidate, part, values, counts)
+        others = (np.setdiff1d(np.arange(len(found)), self.parts[part]) for part in wanted)
+        best = {_best_column(found[rows]) for rows in others} if len(counts) > 1 else set[int]()
+        self._better[str(candidate)] = sorted(counts[column] or 0 for column in best - {0})
+        errors = found[:, 0]
+        if parts is None and errors.mean() < self._best[0]:
+            self._best = float(errors.mean()), str(candidate), predicted
+        return errors
+
+    def better_modes(self, candidate: Candidate) -> list[int]:
+        """Numbers of modes with which a measured candidate was better than with all, but for one part each."""
+        return self._better.get(str(candidate), [])
+
+    def _counts(self, candidate: Candidate, parts: Sequence[int]) -> list[int | None]:
+        """That of the candidate; where it has all modes and several parts choose, fewer of them too."""
+        if candidate.modes is not None or len(parts) < 2 or self._output.positive:
+            return [candidate.modes]
+        most = len(self._fold(0).modes(candidate))
+        ladder = {int(_LADDER**k) for k in range(1, 40)}
+        return [None, *sorted((count for count in ladder if count < most), reverse=True)]
+
+    def _errors_by_count(
+        self, candidate: Candidate, part: int, predicted: Coordinates, counts: Sequence[int | None]
+    ) -> Float[np.ndarray, "rows counts"]:
+        """The errors of the samples of a part with each number of modes."""
+        fold, rows = self._fold(part), self.parts[part]
+        if self._output.positive:
+            coordinates = fold.coordinates_of(candidate, predicted)
+            return self._coordinates.errors(rows, coordinates).mean(axis=1)[:, None]
+        modes = fold.modes(candidate)
+        exact = self._coordinates.values[rows] / fold.scale
+        best = exact @ modes.T
+        beyond = np.sum((exact - best @ modes) ** 2, axis=2)
+        missed, left_out = np.cumsum((predicted - best) ** 2, axis=2), np.cumsum(best[..., ::-1] ** 2, axis=2)
+        places = [min(count or len(modes), len(modes)) for count in counts]
+        tails = [left_out[..., len(modes) - n - 1] if n < len(modes) else 0.0 for n in places]
+        squares = np.stack([missed[..., n - 1] + tail + beyond for n, tail in zip(places, tails, strict=True)])
+        sizes = self._coordinates.sizes[rows] / fold.scale[:, 0]
+        return np.sqrt(squares / sizes**2).mean(axis=2).T
 
     def projection_errors(self) -> Float[np.ndarray, " samples"]:
         """The same for the best coefficients of the modes: what the trunk alone costs."""
@@ -100,7 +145,7 @@ class Folds:
         fold = self._fold(0)
         rows = np.setdiff1d(np.arange(self.data.samples), self.parts[0])
         predicted = fold.fit(candidate, self._seed)(fold.train.flat_inputs)
-        return float(self._coordinates.errors(rows, predicted).mean())
+        return float(self._coordinates.errors(rows, fold.coordinates_of(candidate, predicted)).mean())
 
     def predictions(
         self, candidate: Candidate, parts: Sequence[int] | None = None
@@ -110,7 +155,8 @@ class Folds:
             return self._with_trunk(candidate.trunk).predictions(candidate)
         found = np.full(self.data.outputs.shape, np.nan)
         for part in range(len(self.parts)) if parts is None else parts:
-            found[self.parts[part]] = self._coordinates.fields(self._predicted(candidate, part))
+            coordinates = self._fold(part).coordinates_of(candidate, self._predicted(candidate, part))
+            found[self.parts[part]] = self._coordinates.fields(coordinates)
         return found
 
     @ft.cache  # noqa: B019 - trained once
@@ -119,7 +165,12 @@ class Folds:
         return TrainedTrunk(self.data, method, self.parts[0], seed=self._seed)
 
     def _predicted(self, candidate: Candidate, part: int) -> Coordinates:
-        """What was trained is kept; closed forms are fitted again in less time than they would take in memory."""
+        """Coefficients of the modes of a fold.
+
+        What was trained is kept, and of the closed forms the best: all of them would take too much memory.
+        """
+        if self._best[1] == str(candidate):
+            return self._best[2][part]
         key = f"{part} {candidate}"
         if key in self._known:
             return self._known[key]
@@ -132,6 +183,13 @@ class Folds:
     def _fold(self, part: int) -> "_Fold":
         rows = np.setdiff1d(np.arange(self.data.samples), self.parts[part])
         return _Fold(self.data.take(rows), self._output, self._coordinates.values[rows])
+
+
+def _best_column(errors: Float[np.ndarray, "samples counts"]) -> int:
+    """The column with the least mean error; the first unless another is clearly better."""
+    means = np.nanmean(errors, axis=0) if np.isfinite(errors).any() else np.full(errors.shape[1], np.inf)
+    best = int(np.argmin(np.nan_to_num(means, nan=np.inf)))
+    return best if means[best] < _FEWER_MODES * means[0] else 0
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -152,32 +210,48 @@ class _Fold:
     def targets(self) -> Coordinates:
         return self.coordinates / self.scale
 
+    def modes(self, candidate: Candidate) -> Float[np.ndarray, "modes rank"]:
+        """Principal modes of these samples, with the weights and the number of a candidate."""
+        return self._principal(candidate.weights == "relative")[0][: candidate.modes]
+
+    def coordinates_of(self, candidate: Candidate, predicted: Coordinates) -> Coordinates:
+        """Coordinates of the outputs from coefficients of the modes."""
+        return predicted @ self.modes(candidate) * self.scale
+
     def fit(self, candidate: Candidate, seed: int) -> Callable[[np.ndarray], Coordinates]:
-        """Fit a candidate; the function returned predicts coordinates of the outputs."""
+        """Fit a candidate; the function returned predicts coefficients of the modes."""
         encoder = candidate.inputs.fit(self.train)
-        is_relative = candidate.weights == "relative" and not self.output.positive
-        rows = channel_weights(self.train, is_relative)
-        weights = None if rows is None else rows.mean(axis=1)
+        targets = self._principal(candidate.weights == "relative")[1][..., : candidate.modes]
         learn = ft.partial(_closed_form if candidate.is_closed_form else _trained, candidate.branch)
         branch = learn(
             np.asarray(encoded(encoder, self.train.flat_inputs)),
-            self.targets,
-            weights,
+            targets,
+            self._weights(candidate.weights == "relative"),
             layout=input_layout(self.train, encoder),
             key=jr.key(seed),
         )
 
         def predict(inputs: np.ndarray) -> Coordinates:
-            values = branch(np.asarray(encoded(encoder, inputs)))
-            return values.reshape(len(inputs), *self.targets.shape[1:]) * self.scale
+            return branch(np.asarray(encoded(encoder, inputs))).reshape(len(inputs), *targets.shape[1:])
 
         return predict
+
+    def _weights(self, relative: bool) -> Float[np.ndarray, " samples"] | None:
+        rows = channel_weights(self.train, relative and not self.output.positive)
+        return None if rows is None else rows.mean(axis=1)
+
+    @ft.cache  # noqa: B019 - lives as long as the fold
+    def _principal(self, relative: bool) -> tuple[Float[np.ndarray, "modes rank"], Coordinates]:
+        """Modes and the coefficients of all samples."""
+        rows = channel_weights(self.train, relative and not self.output.positive)
+        weighted = self.targets if rows is None else self.targets * np.sqrt(rows / rows.mean())[..., None]
+        _, modes, _ = principal_rows(weighted.reshape(-1, weighted.shape[2]), _ROUNDING)
+        return modes, self.targets @ modes.T
 
 
 def _closed_form(
     branch: AbstractRegressor, inputs: np.ndarray, targets: Coordinates, weights: np.ndarray | None, **options: Any
 ) -> Callable[[np.ndarray], Any]:
-    """In any complete basis closed forms give the same predictions: that of the coordinates serves as well."""
     return branch.fit(inputs, targets.reshape(len(targets), -1), weights, **options).branch
 
 
@@ -185,10 +259,10 @@ def _trained(
     branch: AbstractRegressor, inputs: np.ndarray, targets: Coordinates, weights: np.ndarray | None, **options: Any
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Networks learn the coefficients of the leading modes."""
-    samples, channels, rank = targets.shape
-    roots = 1.0 if weights is None else np.sqrt(weights / weights.mean())[:, None, None]
-    _, modes, _ = principal_rows((targets * roots).reshape(-1, rank), _NETWORK_MODES)
-    coefficients = (targets @ modes.T).reshape(samples, -1)
+    samples, channels, modes = targets.shape
+    sizes = np.sqrt(np.mean(targets**2, axis=(0, 1)))
+    count = max(int((sizes > _NETWORK_MODES * np.linalg.norm(sizes)).sum()), 1)
+    coefficients = targets[..., :count].reshape(samples, -1)
     weighted = None if weights is None else jnp.asarray(weights)
     with jax.enable_x64(True):
         found = branch.fit(jnp.asarray(inputs), jnp.asarray(coefficients), weighted, **options)
@@ -197,7 +271,8 @@ def _trained(
 
     def predict(others: np.ndarray) -> np.ndarray:
         with jax.enable_x64(True):
-            return np.asarray(fitted(jnp.asarray(others))).reshape(-1, channels, len(modes)) @ modes
+            leading = np.asarray(fitted(jnp.asarray(others))).reshape(-1, channels, count)
+        return np.concatenate([leading, np.zeros((*leading.shape[:2], modes - count))], axis=2)
 
     return predict
 
@@ -275,6 +350,11 @@ class TrainedTrunk:
         found = np.full(self.data.samples, np.nan)
         found[self.parts[0]] = evaluate(self._operator(candidate), self._held).errors
         return found
+
+    def better_modes(self, candidate: Candidate) -> list[int]:
+        """None: the trunk is given."""
+        del candidate
+        return []
 
     def predictions(self, candidate: Candidate, parts: Sequence[int] | None = None) -> np.ndarray:
         """Physical outputs of every sample that is left out; NaN for the others."""

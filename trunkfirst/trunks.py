@@ -75,6 +75,7 @@ class AbstractTrunkNetwork:
             activation=self.activation,
             initialisation=self.initialisation,
             dtype=dtype,
+            rows=points,
             key=key,
         )
         return Trunk(network)

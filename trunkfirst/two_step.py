@@ -22,6 +22,7 @@ from .network_trunk import NetworkTrunk, SeparateTrunks
 from .networks.layers import count_parameters
 from .regressors.active_neurons import ActiveNeurons
 from .regressors.base import AbstractRegressor, Regression
+from .regressors.fourier import FourierBranch
 from .regressors.network import AutoBranch, JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .settings import Field, OneOf, kind_field, record
@@ -29,7 +30,7 @@ from .stream import encode_stream
 from .trunks import AbstractTrunk, AutoTrunk, JointTrunk
 
 _TRUNKS = OneOf(AutoTrunk, ModesTrunk, NetworkTrunk, MovingTrunk, JointTrunk, SeparateTrunks)
-_BRANCHES = OneOf(AutoBranch, NetworkBranch, JointBranch, ActiveNeurons, Kernel, Linear)
+_BRANCHES = OneOf(AutoBranch, NetworkBranch, JointBranch, ActiveNeurons, Kernel, Linear, FourierBranch)
 # A file has no None: "none" is the paper's two-step method without QR.
 _WITHOUT = pydantic.BeforeValidator(lambda value: None if value in ("none", {"kind": "none"}) else value)
 _AS_WORD = pydantic.WrapSerializer(lambda value, dump: "none" if value is None else dump(value))

@@ -11,6 +11,10 @@ def main() -> None:
 
     try:
         code = run()
+    except KeyboardInterrupt as error:  # a second one, while the first was handled
+        from ..errors import Terminated
+
+        code = 143 if isinstance(error, Terminated) else 130
     except Exception as error:
         from ..distributed.processes import unexpected_error_code
 

@@ -4,6 +4,7 @@ Rich is imported when it is needed, because it would slow down --help.
 """
 
 import sys
+from collections.abc import Iterable, Sequence
 
 import typer
 
@@ -17,7 +18,7 @@ def print_json(value: object) -> None:
     typer.echo(to_json(value))
 
 
-def print_table(title: str, columns: list[str], rows: list[list[str]], *, quiet: bool = False) -> None:
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, quiet: bool = False) -> None:
     """Print a table."""
     from rich.console import Console
     from rich.table import Table

@@ -118,7 +118,8 @@ def data_check(
         Path,
         typer.Argument(
             metavar="FILE",
-            help=".npz, .mat, .h5, a folder with inputs.csv, points.csv, outputs.csv, or a folder of shards.",
+            help=".npz, .mat, .h5, .nc, .zarr, a mesh, a folder of meshes, a folder with inputs.csv, points.csv, "
+            "outputs.csv, or a folder of shards.",
         ),
     ],
     keys: Keys = None,

@@ -30,7 +30,11 @@ Out: TypeAlias = Annotated[
 ]
 Keys: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--key", metavar="KEY=NAME", help="Name of an array in the file: --key inputs=a. Repeatable."),
+    typer.Option(
+        "--key",
+        metavar="KEY=NAME",
+        help="Name of an array in the file: --key inputs=a; several: --key points=x,t. Repeatable.",
+    ),
 ]
 Scheduler: TypeAlias = Annotated[
     str | None,

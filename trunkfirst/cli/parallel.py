@@ -7,7 +7,7 @@ import typer
 
 from ..errors import FailedRunsError, UsageError
 from ..progress import TerminalReporter
-from .console import number, print_json, print_table, say
+from .console import print_json, print_table, say
 from .options import Json, Quiet, Scheduler
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def sweep(
     Example: trunkfirst sweep my.toml --out runs/widths
     """
     from ..files.text_files import read_toml
-    from ..runs.sweep_grid import make_grid
-    from ..runs.sweeps import sweep as run_all
+    from ..runs.sweeps import make_grid, sweep as run_all
     from .resolve import default_folder
 
     if not config.is_file():
@@ -91,30 +90,13 @@ def sweep(
 
 def show_sweep(found: "Sweep", *, json: bool, quiet: bool) -> int:
     """Write the report of a sweep and print its table; return the exit code."""
-    from ..report.sweep_page import write_sweep
+    from ..report.sweep_page import sweep_table, write_sweep
 
-    page = write_sweep(found.folder)
+    page, summary = write_sweep(found.folder), found.summary()
     if json:
-        print_json(found.summary())
+        print_json(summary)
     else:
-        _print_table(found, quiet)
-        say(f"report: {page}", quiet=quiet)
+        table = sweep_table(summary)
+        print_table(table.caption, table.header, table.rows, quiet=quiet)
+        say("\n".join((*found.explain_failures(), f"report: {page}")), quiet=quiet)
     return FailedRunsError.exit_code if found.failures else 0
-
-
-def _print_table(found: "Sweep", quiet: bool) -> None:
-    from ..runs.sweep_grid import setting_text
-
-    columns = [*found.keys, "validation", "test", "trunk loss", "seconds", "status"]
-    rows = [
-        [
-            *map(setting_text, row.settings.values()),
-            *map(number, (row.validation, row.test, row.trunk_loss)),
-            "-" if row.seconds is None else f"{row.seconds:.0f}",
-            row.status,
-        ]
-        for row in found.rows
-    ]
-    print_table(f"{len(rows)} runs, the best on validation samples first", columns, rows, quiet=quiet)
-    for sentence in found.explain_failures():
-        say(sentence, quiet=quiet)

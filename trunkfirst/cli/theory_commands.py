@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,26 +12,9 @@ from .options import Json, Out, Quiet, Samples
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..runs.diagnose import Diagnosed
     from ..runs.place_sensors import Placement
-    from ..runs.study import Study
 
 _SUFFIXES = (".npz", ".csv")
-_PARTS = {
-    "total_squared": "total",
-    "trunk_squared": "trunk: outside the span of its functions",
-    "coefficients_squared": "coefficients: sensors and branch together",
-    "sensors_squared": "  sensors: least squares from the training points",
-    "branch_squared": "  branch: what it does not learn",
-    "data_squared": "  of the sensors' part, the data's own error",
-}
-_NEAREST_SAMPLE_PARTS = {
-    "operator_squared": "outputs of the two",
-    "sensors_squared": "sensors",
-    "training_squared": "branch at the training sample",
-    "network_squared": "predictions of the two",
-}
-
 
 # -- diagnose
 
@@ -55,9 +37,10 @@ def diagnose(
     """
     from ..files.integrity import update_manifest, verify_run
     from ..progress import TerminalReporter
+    from ..report.budget_section import budget_sentence, budget_tables
     from ..report.pages import write_report
     from ..runs.diagnose import diagnose_run
-    from .console import print_json, say
+    from .console import print_json, print_table, say
 
     verify_run(folder)
     with TerminalReporter(quiet=quiet or json) as reporter:
@@ -65,43 +48,13 @@ def diagnose(
     update_manifest(folder, "diagnosis.*")
     page = write_report(folder)
     if json:
-        print_json(found.numbers)
+        print_json(found)
     else:
-        _print_diagnosis(found, quiet)
+        for table in budget_tables(found):
+            print_table(table.caption, table.header, table.rows, quiet=quiet)
+        say(budget_sentence(found), quiet=quiet)
         say(f"report: {page}", quiet=quiet)
     return 0
-
-
-def _print_diagnosis(found: "Diagnosed", quiet: bool) -> None:
-    from .console import number, print_table, say
-
-    case, summary = found.case, found.numbers["budget"]
-
-    def root(square: float) -> str:
-        return number(math.sqrt(max(square, 0.0)))
-
-    def share(name: str) -> str:
-        total = summary["total_squared"]
-        return f"{summary[name] / total:.0%}" if total > 0 else "-"
-
-    rows = [
-        [words, root(summary[name]), root(summary["relative"][name]), share(name)]
-        for name, words in _PARTS.items()
-        if name in summary
-    ]
-    title = f"error budget of {case.test.samples:,} test samples (root mean squares)"
-    print_table(title, ["part", "error", "relative", "of the square"], rows, quiet=quiet)
-    say(f"evaluated at {case.where}", quiet=quiet)
-    if abs(summary["remainder"]) > 1e-6 * summary["total_squared"]:
-        why = "rounding" if case.operator.output is None else "an output map that is not linear"
-        say(f"{why} leaves a remainder of {share('remainder')} of the square", quiet=quiet)
-    if summary["chain"] is not None:
-        relative = summary["chain"]["relative"]
-        rows = [[words, root(relative[name])] for name, words in _NEAREST_SAMPLE_PARTS.items()]
-        print_table("the paper's chain, nearest training sample", ["part", "relative"], rows, quiet=quiet)
-    rows = [[f"{each.name}: {each.meaning}", number(each.value)] for each in found.assumptions]
-    print_table("what thm:main assumes", ["quantity", "measured"], rows, quiet=quiet)
-    say(found.diagnosis.sentence, quiet=quiet)
 
 
 # -- sensors
@@ -225,10 +178,10 @@ def study(
     from ..files.text_files import write_json
     from ..problems.generate import problem_names
     from ..progress import TerminalReporter
-    from ..report.study_page import write_study
+    from ..report.study_page import study_tables, write_study
     from ..runs.directory import environment
     from ..runs.study import KNOWN_RATES, study as run_study
-    from .console import print_json, say
+    from .console import print_json, print_table, say
     from .resolve import default_folder
 
     known = (KNOWN_RATES, *problem_names())
@@ -247,34 +200,7 @@ def study(
     if json:
         print_json(summary)
     else:
-        _print_study(found, quiet)
-        say(f"study: {page}", quiet=quiet)
+        for table in study_tables(summary):
+            print_table(table.caption, table.header, table.rows, quiet=quiet)
+        say("\n".join((*found.notes, f"study: {page}")), quiet=quiet)
     return 0
-
-
-def _print_study(found: "Study", quiet: bool) -> None:
-    from .console import number, print_table, say
-
-    rows: list[list[str]] = []
-    for ladder in found.ladders:
-        slope = ladder.slope
-        theory = "-" if ladder.theory is None else f"{ladder.theory:.3g}"
-        rule = " or steeper" if ladder.rule == "not slower" else ""
-        holds = {True: "yes", False: "no", None: "-"}[ladder.holds]
-        interval = f"{slope.lower:.2f} to {slope.upper:.2f}" if math.isfinite(slope.lower) else "-"
-        rows.append([f"{ladder.name}: {ladder.what}", f"{slope.value:.3f}", interval, theory + rule, holds])
-    print_table(found.title, ["ladder", "slope", "95 %", "theory", "holds"], rows, quiet=quiet)
-    columns = ["N, K, m_x, m_y", "C N^-2r", "K^-2s", "m_x^-2alpha", "m_y^-r_t", "sum", "measured", "r_t"]
-    rows = [
-        [
-            f"{row.width}, {row.samples:,}, {row.sensors:,}, {row.points:,}",
-            *map(number, (row.terms.width, row.terms.samples, row.terms.sensors, row.terms.points)),
-            number(row.terms.total),
-            number(row.measured),
-            "vacuous" if row.terms.is_vacuous else f"{row.terms.exponent:.2g}",
-        ]
-        for row in found.together
-    ]
-    print_table("the terms of thm:main and the mean squared error", columns, rows, quiet=quiet)
-    for note in found.notes:
-        say(note, quiet=quiet)

@@ -50,12 +50,13 @@ def run(
     """Train an operator on the data of a problem.
 
     Generates the data, trains, evaluates and writes a report. Problems: nonlinear-conductivity,
-    discontinuous-conductivity, multiple-inputs, random-conductivity, riemann, riemann-strong, burgers-front.
+    discontinuous-conductivity, multiple-inputs, random-conductivity, binary-darcy, riemann, riemann-strong,
+    burgers-front.
 
     Example: trunkfirst run nonlinear-conductivity --iterations 5000
     """
-    from .. import runs
     from ..run_data import load_run_data
+    from ..runs.run import run as run_config
     from .resolve import default_folder, resolve
 
     is_leader = _join_processes()
@@ -73,7 +74,7 @@ def run(
         if scheduler is not None:
             # the run then finds the data in the cache
             load_run_data(config.data, config.problem, scheduler=scheduler, reporter=reporter)
-        outcome = runs.run(config, folder, reporter=reporter)
+        outcome = run_config(config, folder, reporter=reporter)
     return _show_run(outcome, json, quiet) if is_leader else 0
 
 
@@ -99,8 +100,8 @@ def compare(
 
     Example: trunkfirst compare nonlinear-conductivity --seeds 5
     """
-    from .. import runs
     from ..run_data import load_run_data
+    from ..runs.compare import compare as run_all
     from .resolve import default_folder, resolve
 
     is_leader = _join_processes()
@@ -117,19 +118,23 @@ def compare(
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:
         if scheduler is not None:
             load_run_data(configs[0].data, configs[0].problem, scheduler=scheduler, reporter=reporter)
-        comparison = runs.compare(configs, folder, seeds=seeds, reporter=reporter)
+        comparison = run_all(configs, folder, seeds=seeds, reporter=reporter)
     return _show_comparison(comparison, json, quiet) if is_leader else 0
 
 
 def fit(
     data: Annotated[
-        Path | None, typer.Option(help="Your data: .npz, .mat, .h5 or a folder of CSV files.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Your data: .npz, .mat, .h5, .nc, .zarr, a folder of meshes or of CSV files.", show_default=False
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; must not exist or be empty.")] = Path(
         "runs/fit"
     ),
-    config: Annotated[
-        Path | None, typer.Option(help="Settings in a TOML file; all are optional.", show_default=False)
+    settings_file: Annotated[
+        Path | None,
+        typer.Option("--config", help="Settings in a TOML file; all are optional.", show_default=False),
     ] = None,
     minutes: Annotated[
         float, typer.Option(min=0.1, help="Time allowed; less is used where more cannot pay.")
@@ -146,6 +151,14 @@ def fit(
             "--from", metavar="DIR", help="Add the samples to those of an earlier fit.", show_default=False
         ),
     ] = None,
+    cross_validate: Annotated[
+        bool,
+        typer.Option(
+            "--cross-validate",
+            help="Then fit without each fifth of all samples in turn, in as many minutes as the fit may take, and "
+            "write the errors there to cross_validation.json.",
+        ),
+    ] = False,
     seed: Seed = None,
     settings: Settings = None,
     devices: Devices = None,
@@ -162,15 +175,20 @@ def fit(
 
     Example: trunkfirst fit --data my.npz --out runs/mine
     """
-    from .. import runs
+    from ..cross_validation import cross_validate_run
     from ..data.named_arrays import parse_keys
     from ..files.integrity import verify_run
+    from ..runs.config import make_config
+    from ..runs.more_samples import fit_more
+    from ..runs.run import run as run_config
     from .resolve import fit_values
 
+    if cross_validate and earlier is not None:
+        raise UsageError("--cross-validate is for the samples of one file; leave out --from")
     is_leader = _join_processes()
     values = fit_values(
         data,
-        config,
+        settings_file,
         minutes=minutes,
         test_share=test_share,
         seed=seed,
@@ -180,11 +198,19 @@ def fit(
     if earlier is not None:
         verify_run(earlier)
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:
+        found = None
         if earlier is None:
-            outcome = runs.run(runs.make_config(values), out, reporter=reporter)
+            config = make_config(values)
+            outcome = run_config(config, out, reporter=reporter)
+            found = cross_validate_run(config, out, reporter) if cross_validate else None
         else:
-            outcome = runs.fit_more(values, out, earlier, reporter=reporter)
-    return _show_run(outcome, json, quiet) if is_leader else 0
+            outcome = fit_more(values, out, earlier, reporter=reporter)
+    if not is_leader:
+        return 0
+    code = _show_run(outcome, json, quiet)
+    for name, value in {} if found is None or json else found.rows().items():
+        say(f"cross-validation, {name}: {value}", quiet=quiet)
+    return code
 
 
 def resume(
@@ -201,26 +227,31 @@ def resume(
 
     Example: trunkfirst resume runs/mine
     """
-    from .. import runs
+    from ..runs.compare import Comparison
+    from ..runs.resume import resume as resume_folder
+    from ..runs.sweeps import Sweep
     from .parallel import show_sweep
 
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such run")
     is_leader = _join_processes()
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:
-        result = runs.resume(folder, reporter=reporter, on_run=reporter.on_run)
+        result = resume_folder(folder, reporter=reporter, on_run=reporter.on_run)
     if not is_leader:
         return 0
-    if isinstance(result, runs.Comparison):
+    if isinstance(result, Comparison):
         return _show_comparison(result, json, quiet)
-    if isinstance(result, runs.Sweep):
+    if isinstance(result, Sweep):
         return show_sweep(result, json=json, quiet=quiet)
     if result is not None:
         return _show_run(result, json, quiet)
+    left = "nothing was left to do"
+    if not (folder / "report.html").is_file():  # it was killed before this was written, as the last of all files
+        left = f"its report was missing and is written now: {write_run_report(folder)}"
     if json:
         print_json({"status": "finished"})
     else:
-        say(f"{folder} is already finished; nothing was left to do", quiet=quiet)
+        say(f"{folder} is already finished; {left}", quiet=quiet)
     return 0
 
 
@@ -238,10 +269,13 @@ def _with_devices(settings: list[str] | None, devices: int | None) -> list[str]:
 
 
 def write_run_report(folder: Path, data: object = None) -> Path:
-    """Write the report of a run or comparison; with its data, if at hand, they are not read again."""
+    """Write the report of a run, comparison or sweep; with its data, if at hand, they are not read again."""
     from ..data.operator_data import OperatorData
     from ..report.pages import write_report
+    from ..report.sweep_page import write_sweep
 
+    if (folder / "sweep.json").is_file():
+        return write_sweep(folder)
     return write_report(folder, data=data if isinstance(data, OperatorData) else None)
 
 

@@ -59,8 +59,10 @@ def evaluate(
 
 def predict(
     folder: RunFolder,
-    inputs: Annotated[Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), or .csv.")],
-    out: Annotated[Path, typer.Option(help="The .npz file to write.")],
+    inputs: Annotated[Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), .nc, .zarr or .csv.")],
+    out: Annotated[
+        Path, typer.Option(help="The file to write: .npz, .nc, .zarr or .vtu; without an ending a folder of .vtu.")
+    ],
     points: Annotated[
         Path | None, typer.Option(help="Output points, .npz or .csv.", show_default="the training points")
     ] = None,
@@ -70,6 +72,7 @@ def predict(
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Predict outside the training domain, too, without intervals.")
     ] = False,
+    keys: Keys = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -79,15 +82,20 @@ def predict(
     outside the training domain are refused; with --extrapolate they are marked (is_extrapolated), and their
     intervals are NaN.
 
+    Axes, coordinates, names and units in .nc and .zarr are those of training.
+
     Example: trunkfirst predict runs/mine --inputs new.npz --out predicted.npz
     """
     import numpy as np
 
+    from ..data.named_arrays import parse_keys
     from ..data.read_write import read_inputs, read_points
-    from ..files.npz import write_npz
+    from ..predictions import check_target, write_predictions
 
+    check_target(out)
     operator, memory = _load(folder)
-    values = _at_sensors(operator, memory, read_inputs(inputs))
+    given = read_inputs(inputs, keys=parse_keys(keys or []), names=operator.input_names)
+    values = _at_sensors(operator, memory, given.functions)
     places = memory.points if points is None else read_points(points)
     is_outside = operator.is_outside(places)
     if operator.domain is not None and not extrapolate:
@@ -100,8 +108,7 @@ def predict(
         arrays |= {"lower": outputs - half, "upper": outputs + half}
     novelty = memory.novelty
     is_outlier = np.zeros(len(values), bool) if novelty is None else novelty.is_outlier(values)
-    # the second is the name before 0.2
-    write_npz(out, arrays | {"is_outlier": is_outlier, "is_strange": is_outlier})
+    write_predictions(out, operator, arrays, is_outlier, given)
     outliers = int(is_outlier.sum())
     if json:
         sizes = {"samples": len(values), "points": len(places)}
@@ -127,14 +134,13 @@ def report(
     Example: trunkfirst report runs/mine
     """
     from ..files.integrity import verify_manifest
-    from ..report.pages import write_report
-    from ..report.sweep_page import write_sweep
+    from .train import write_run_report
 
     for each in (folder, *(path.parent for path in sorted(folder.glob("*/metrics.json")))):
         if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):
             # Runs of a comparison may have been diagnosed later; each has its own manifest.
             verify_manifest(each, but=("*report.html", "*figures/*", "*/diagnosis.*"))
-    page = write_sweep(folder) if (folder / "sweep.json").is_file() else write_report(folder)
+    page = write_run_report(folder)
     if json:
         print_json({"report": str(page)})
     else:
@@ -281,6 +287,9 @@ def _at_sensors(operator: "Operator", memory: "TrainingSummary", inputs: dict[st
     names = operator.input_names
     if len(inputs) == 1 and len(names) == 1:
         inputs = {names[0]: next(iter(inputs.values()))}
+    (first, *others) = inputs.values()
+    if not others and len(names) > 1 and first.values.shape[1] == operator.sensors:
+        return first.values  # a table without titles
     operator.check_names(inputs)
     counts = {name: len(memory.sensors[name]) if name in memory.sensors else None for name in names}
     if len(names) == 1:

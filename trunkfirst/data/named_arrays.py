@@ -10,19 +10,22 @@ import numpy as np
 
 from ..errors import DataError, UsageError, without_controls
 from .array_checks import real_numbers
+from .gridded import Arrays, column, family
 from .operator_data import InputFunction, OperatorData, default_coordinate_names
 from .scattered_data import AnyData, ScatteredData
 
-Arrays: TypeAlias = Mapping[str, np.ndarray]
+Keys: TypeAlias = Mapping[str, str | Sequence[str]]
+"""The names of arrays in a source by our keys; several names, or "a,b", are several coordinates or channels."""
 
 _REQUIRED = ("inputs", "points", "outputs")
 _OF_INPUTS = ("sensors", "sensor_weights", "grid_shape")
-# Keys that may be followed by a name, as in "inputs.pressure".
-_FAMILIES = ("inputs", *_OF_INPUTS, "labels", "units")
+# Keys that may be followed by a name, as in "inputs.pressure"; the first three may name several arrays.
+_SEVERAL = ("inputs", "points", "outputs")
+_FAMILIES = (*_SEVERAL, *_OF_INPUTS, "labels", "units")
 _OPTIONAL = ("point_weights", "sample_weights", "reference_outputs", "triangles")
-_WORDS = ("input_names", "coordinate_names", "channel_names", "output_name")
+_WORDS = ("axes", "input_names", "coordinate_names", "channel_names", "output_name")
 _KEYS = (*_REQUIRED, *_OF_INPUTS, *_OPTIONAL, *_WORDS)
-_KNOWN = ", ".join((*_KEYS, "inputs.NAME", "labels.NAME", "units.NAME"))
+_KNOWN = ", ".join((*_KEYS, *(f"{name}.NAME" for name in (*_SEVERAL, "labels", "units"))))
 _PER_SAMPLE = ("inputs", "outputs", "sample_weights", "reference_outputs", "labels")
 # Of a point, in a guess which array is which: space and time.
 _MOST_COORDINATES = 4
@@ -53,9 +56,9 @@ def canonical(name: str) -> str:
     name = name.replace("/", ".", 1)
     if name in _KEYS:
         return name
-    for family in sorted(_FAMILIES, key=len, reverse=True):
-        if name.startswith(f"{family}_"):
-            return f"{family}.{name[len(family) + 1 :]}"
+    for start in sorted(_FAMILIES, key=len, reverse=True):
+        if name.startswith(f"{start}_"):
+            return f"{start}.{name[len(start) + 1 :]}"
     return name
 
 
@@ -71,33 +74,65 @@ def is_per_sample(name: str) -> bool:
 
 
 def name_arrays(
-    arrays: Mapping[str, Any], keys: Mapping[str, str] | None = None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays by our keys, and those that are not used.
+    arrays: Mapping[str, Any], keys: Keys | None = None, required: Sequence[str] = _REQUIRED
+) -> tuple[dict[str, str], list[str]]:
+    """Return the names of the arrays by our keys, and those that are not used.
 
-    `keys` gives their names in the source, as in {"inputs": "a", "outputs": "u"}. An unknown array is an error;
-    where `keys` are given it is ignored, unless its name looks like a misspelt key.
+    `keys` gives their names in the source, as in {"inputs": "a", "points": "x,t"}. A name that looks like a
+    misspelt key is an error.
     """
-    keys = dict(keys or {})
+    keys = _expanded(arrays, keys or {})
     _check_keys(arrays, keys)
-    named = {canonical(key): arrays[name] for key, name in keys.items()}
-    unused: dict[str, Any] = {}
-    for name, array in arrays.items():
+    named = {canonical(key): name for key, name in keys.items()}
+    unused: list[str] = []
+    for name in arrays:
         key = canonical(name)
         if name in keys.values():
             continue
         if not is_key(key):
-            unused[name] = array
+            unused.append(name)
         elif key in named:
             raise DataError(f"two arrays stand for {key!r}, one of them {name!r}; leave one out")
         else:
-            named[key] = array
-    _check_complete(named, arrays)
-    refused = [name for name in unused if _nearest(name, _KEYS) or not keys]
-    if refused:
+            named[key] = name
+    _check_families(named)
+    _check_complete({key: arrays[name] for key, name in named.items()}, arrays, required)
+    if refused := [name for name in unused if _nearest(name, _KEYS)]:
         words = [f"{name!r}{_did_you_mean(name, _KEYS)}" for name in refused]
         raise DataError(f"unknown array {', '.join(words)}; known keys: {_KNOWN}; rename it or leave it out")
     return named, unused
+
+
+def name_inputs(arrays: Mapping[str, Any], keys: Keys | None, inputs: Sequence[str]) -> dict[str, str]:
+    """Return the names of the arrays of inputs by our keys; `inputs` are the names that training had."""
+    given = _expanded(arrays, keys or {})
+    _check_keys(arrays, given)
+    named = {canonical(key): name for key, name in given.items()}
+    others = {canonical(name): name for name in arrays}
+    if not any(key.split(".")[0] == "inputs" for key in (*named, *others)):
+        named |= {f"inputs.{name}": name for name in inputs if name in arrays}
+    named = {**others, **named}
+    return {
+        key: name for key, name in named.items() if key.split(".")[0] in ("inputs", "input_names", *_OF_INPUTS)
+    }
+
+
+def _expanded(arrays: Mapping[str, Any], keys: Keys) -> dict[str, str]:
+    """The keys with one array each: {"points": "x,t"} is {"points.x": "x", "points.t": "t"}."""
+    found: dict[str, str] = {}
+    for key, given in keys.items():
+        names = [given] if isinstance(given, str) and given in arrays else listed(given)
+        is_coordinate = key == "points" and np.ndim(arrays.get(names[0], np.empty((0, 0)))) == 1
+        if key in _SEVERAL and (len(names) > 1 or is_coordinate):
+            found |= {f"{key}.{name}": name for name in names}
+        else:
+            found[key] = names[0] if len(names) == 1 else str(given)
+    return found
+
+
+def listed(names: str | Sequence[str]) -> list[str]:
+    """Return the names of "a,b" or of a sequence."""
+    return names.split(",") if isinstance(names, str) else list(names)
 
 
 def list_arrays(arrays: Mapping[str, Any]) -> str:
@@ -109,6 +144,12 @@ def list_arrays(arrays: Mapping[str, Any]) -> str:
         for name, array in arrays.items()
     ]
     return (", ".join(words[:10]) + (f" and {len(words) - 10} more" if len(words) > 10 else "")) or "nothing"
+
+
+def _check_families(named: Mapping[str, Any]) -> None:
+    for key in ("points", "outputs"):
+        if key in named and (others := family(named, key)):
+            raise DataError(f"both {key!r} and '{key}.{next(iter(others))}' are given; leave one of them out")
 
 
 def _nearest(name: str, known: Sequence[str], *, cutoff: float = 0.75) -> str | None:
@@ -129,9 +170,9 @@ def _check_keys(arrays: Mapping[str, Any], keys: Mapping[str, str]) -> None:
             raise DataError(f"no array {name!r} for {key!r} here{near}; choose from: {list_arrays(arrays)}")
 
 
-def _check_complete(named: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+def _check_complete(named: Mapping[str, Any], arrays: Mapping[str, Any], required: Sequence[str]) -> None:
     present = {name.split(".")[0]: array for name, array in named.items()}
-    missing = [key for key in _REQUIRED if key not in present]
+    missing = [key for key in required if key not in present]
     if missing:
         others = {name: array for name, array in arrays.items() if not is_key(canonical(name))}
         guess = _guess(present, missing, others)
@@ -155,6 +196,18 @@ def _guess(present: Mapping[str, Any], missing: Sequence[str], others: Mapping[s
         fits = [c for c in choices if _match(known | {key: shapes[name] for key, name in c.items()}, turn)]
         if fits:
             return {key: name for key, name in fits[0].items() if all(c[key] == name for c in fits)}
+    return _guess_grid(known, shapes) if "points" in missing else {}
+
+
+def _guess_grid(known: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    """Return names if one array of several axes has exactly one vector for each of them but the first."""
+    fields = {"outputs": known["outputs"]} if "outputs" in known else shapes
+    for name, shape in fields.items():
+        vectors = [[other for other, own in shapes.items() if own == (length,)] for length in shape[1:]]
+        if len(shape) > 2 and all(len(names) == 1 for names in vectors):
+            points = [names[0] for names in vectors]
+            rows = [other for other, own in shapes.items() if own[:1] == shape[:1] and len(own) == 2]
+            return {"points": ",".join(points), "outputs": name} | ({"inputs": rows[0]} if len(rows) == 1 else {})
     return {}
 
 
@@ -187,8 +240,8 @@ def data_from_arrays(arrays: Arrays) -> AnyData:
         {name: _with_dtype(function, dtype) for name, function in inputs.items()},
         column(points).astype(dtype, copy=False),
         outputs.astype(dtype, copy=False),
-        labels={name: _vector(label) for name, label in _family(arrays, "labels").items()},
-        units={name: _word(f"units.{name}", unit) for name, unit in _family(arrays, "units").items()},
+        labels={name: _vector(label) for name, label in family(arrays, "labels").items()},
+        units={name: _word(f"units.{name}", unit) for name, unit in family(arrays, "units").items()},
         coordinate_names=_words(arrays, "coordinate_names"),
         channel_names=_words(arrays, "channel_names"),
         **fields,
@@ -197,7 +250,7 @@ def data_from_arrays(arrays: Arrays) -> AnyData:
 
 def inputs_from_arrays(arrays: Arrays) -> dict[str, InputFunction]:
     """Return input functions by name, from arrays by our keys."""
-    values = _family(arrays, "inputs")
+    values = family(arrays, "inputs")
     if "inputs" in arrays and values:
         raise DataError(f"both 'inputs' and 'inputs.{next(iter(values))}' are given; leave one of them out")
     names = _words(arrays, "input_names") or tuple(values) or ("input",)
@@ -208,7 +261,7 @@ def inputs_from_arrays(arrays: Arrays) -> dict[str, InputFunction]:
     for key in _OF_INPUTS:
         if key in arrays and len(values) > 1:
             raise DataError(f"{key}: there are {len(values)} inputs; name one of them, as in {key}.{names[0]}")
-        for name in _family(arrays, key):
+        for name in family(arrays, key):
             if name not in values:
                 raise DataError(f"{key}.{name}: there is no input {name!r}; inputs: {', '.join(values)}")
     return {name: _input(arrays, name, values[name], is_only=len(names) == 1) for name in names}
@@ -233,16 +286,6 @@ def _input(arrays: Arrays, name: str, value: np.ndarray, *, is_only: bool) -> In
 def _with_dtype(function: InputFunction, dtype: np.dtype) -> InputFunction:
     values = function.values.astype(dtype, copy=False)
     return InputFunction(values, function.sensors, function.sensor_weights, function.grid_shape)
-
-
-def _family(arrays: Arrays, key: str) -> dict[str, np.ndarray]:
-    """Return all "key.NAME" by NAME."""
-    return {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{key}.")}
-
-
-def column(array: np.ndarray) -> np.ndarray:
-    """Return one axis as a column."""
-    return array[:, None] if array.ndim == 1 else array
 
 
 def _vector(array: np.ndarray) -> np.ndarray:

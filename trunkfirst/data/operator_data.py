@@ -97,7 +97,7 @@ class AbstractData(abc.ABC):
     sample_weights: Float[np.ndarray, " samples"] | None
     # for comparison and figures; not used in training
     reference_outputs: Float[np.ndarray, "samples points *channels"] | None
-    triangles: Int[np.ndarray, "triangles 3"] | None
+    triangles: Int[np.ndarray, "triangles corners"] | None
     labels: dict[str, Float[np.ndarray, " samples"]]
     # names
     output_name: str
@@ -225,11 +225,12 @@ class OperatorData(AbstractData):
     Arrays may be anything that NumPy turns into an array. Everything is checked on construction; a `DataError`
     names the array, the axis and the index that is wrong.
 
-    - `inputs`: an array (samples, sensors), an `InputFunction`, or a dictionary of them by name;
+    - `inputs`: an array (samples, sensors), an `InputFunction`, a dictionary of them by name, or a pandas table;
     - `points` (points, coordinates) and `outputs` (samples, points) or (samples, points, channels);
     - `point_weights` (points): quadrature weights, scaled to sum to 1; `sample_weights` (samples);
     - `reference_outputs`, in the shape of `outputs`: a finer solution, to measure the error of the outputs;
-    - `triangles` (triangles, 3): a mesh of the points, counted from 0; `labels` (samples) by name, for figures;
+    - `triangles` (triangles, 3), or tetrahedra (tetrahedra, 4): a mesh of the points, counted from 0;
+    - `labels` (samples) by name, for figures;
     - `output_name`, `coordinate_names`, `channel_names` and `units` by name.
 
     >>> import numpy as np
@@ -270,7 +271,7 @@ class OperatorData(AbstractData):
             "outputs": values,
             "point_weights": None if point_weights is None else point_weights / point_weights.sum(),
             "reference_outputs": None if reference is None else _checked_reference(reference, values),
-            "triangles": None if triangles is None else _checked_triangles(triangles, len(places)),
+            "triangles": None if triangles is None else _checked_triangles(triangles, places),
         }
 
     def points_in_words(self) -> str:
@@ -288,7 +289,8 @@ def _set(record: object, **fields: object) -> None:
 
 
 def _named_inputs(inputs: InputsLike, samples: int) -> dict[str, InputFunction]:
-    named: dict[str, Any] = _plain_keys("inputs", inputs) if isinstance(inputs, Mapping) else {"input": inputs}
+    table = columns_of(inputs) or inputs
+    named: dict[str, Any] = _plain_keys("inputs", table) if isinstance(table, Mapping) else {"input": table}
     if not named:
         raise DataError("inputs: no input function given; give an array (samples, sensors)")
     checked: dict[str, InputFunction] = {}
@@ -300,6 +302,13 @@ def _named_inputs(inputs: InputsLike, samples: int) -> dict[str, InputFunction]:
         hint = "; looks transposed; use .T" if columns == samples else ""
         check_length(name, "samples", rows, samples, "outputs", hint=hint)
     return checked
+
+
+def columns_of(table: Any) -> dict[str, np.ndarray] | None:
+    """The columns (rows, 1) of a pandas table by name; None for anything else."""
+    if not hasattr(table, "columns"):
+        return None
+    return {str(name): np.asarray(table[name])[:, None] for name in table.columns}
 
 
 def _plain_keys(what: str, entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,10 +350,13 @@ def _checked_reference(reference: object, outputs: np.ndarray) -> Float[np.ndarr
     return array
 
 
-def _checked_triangles(triangles: object, points: int) -> Int[np.ndarray, "triangles 3"]:
-    array = whole_numbers("triangles", triangles, ("triangles", "corners"))
-    if array.shape[1] != 3:
-        raise DataError(f"triangles: axis 'corners' has {array.shape[1]} entries; give the 3 corners of each")
+def _checked_triangles(triangles: object, places: np.ndarray) -> Int[np.ndarray, "triangles corners"]:
+    array, points = whole_numbers("triangles", triangles, ("triangles", "corners")), len(places)
+    if array.shape[1] != 3 and (array.shape[1], places.shape[1]) != (4, 3):
+        raise DataError(
+            f"triangles: axis 'corners' has {array.shape[1]} entries; give the 3 corners of each, or in space "
+            "the 4 of a tetrahedron"
+        )
     low, high = array.min(), array.max()
     if low < 0 or high >= points:
         hint = "; count from 0: subtract 1" if (low, high) == (1, points) else ""

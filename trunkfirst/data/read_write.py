@@ -1,8 +1,9 @@
 """Reading and writing data: files of several formats, dictionaries, xarray Datasets, folders of shards."""
 
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from jaxtyping import Float
@@ -10,23 +11,25 @@ from jaxtyping import Float
 from ..errors import CorruptFileError, DataError, UnknownNameError, UnsafeFileError
 from ..files.hdf5 import read_hdf5, write_hdf5
 from ..files.mat import read_mat, write_mat
+from ..files.mesh_files import is_mesh, read_meshes
 from ..files.npz import map_npz, read_npz, write_npz
-from ..files.text_files import read_csv, read_csv_folder, write_csv_folder
+from ..files.text_files import read_columns, read_csv, read_csv_folder, write_csv_folder
+from ..files.xarray_files import Labelled, from_dataset, read_netcdf, read_zarr
 from .array_checks import any_array, real_array, real_numbers
+from .gridded import Arrays, column, inputs_by_name, on_points
 from .named_arrays import (
     AnyData,
-    Arrays,
+    Keys,
     arrays_from_data,
-    canonical,
-    column,
     data_from_arrays,
     inputs_from_arrays,
-    is_key,
     is_per_sample,
     list_arrays,
+    listed,
     name_arrays,
+    name_inputs,
 )
-from .operator_data import InputFunction, OperatorData
+from .operator_data import InputFunction, OperatorData, columns_of
 from .sharded_data import ShardedData, is_sharded, open_shards, write_shards
 
 _FORMATS: dict[str, tuple[Callable[[Path], dict[str, np.ndarray]], Callable[[Path, Arrays], None]]] = {
@@ -35,7 +38,8 @@ _FORMATS: dict[str, tuple[Callable[[Path], dict[str, np.ndarray]], Callable[[Pat
     ".h5": (read_hdf5, write_hdf5),
     ".hdf5": (read_hdf5, write_hdf5),
 }
-_ENDINGS = (*_FORMATS, "a folder of .csv files")
+_LABELLED: dict[str, Callable[[Path], Labelled]] = {".nc": read_netcdf, ".zarr": read_zarr}
+_ENDINGS = (*_FORMATS, *_LABELLED, ".vtu", ".xdmf", ".msh", "a folder of meshes", "a folder of .csv files")
 # How to load a trusted file that can run code; {0} is its path.
 _LOADERS = {
     ".pt": ("torch", "torch.load({0}, weights_only=True)", ".numpy()"),
@@ -44,24 +48,29 @@ _LOADERS = {
     ".pickle": ("pickle", "pickle.load(open({0}, 'rb'))", ""),
     ".joblib": ("joblib", "joblib.load({0})", ""),
 }
-# xarray names its axes; this is our order of them.
-_AXES = ("samples", "points", "sensors", "channels", "coordinates")
 # Default size of a shard: many fit into memory, and opening one costs little.
 _SHARD_BYTES = 2**25
 
 
 @overload
-def read_data(source: Mapping[str, Any], *, keys: Mapping[str, str] | None = None) -> AnyData: ...
+def read_data(source: Mapping[str, Any], *, keys: Keys | None = None) -> AnyData: ...
 @overload
-def read_data(source: object, *, keys: Mapping[str, str] | None = None) -> AnyData | ShardedData: ...
-def read_data(source: object, *, keys: Mapping[str, str] | None = None) -> AnyData | ShardedData:
+def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedData: ...
+def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedData:
     """Read data from a file, a dictionary of arrays or an xarray Dataset.
 
-    Files: `.npz`; `.mat`; `.h5` and `.hdf5` (needs the extra `hdf5`); a folder with `inputs.csv`, `points.csv`,
+    Files: `.npz`; `.mat`; `.h5` and `.hdf5` (needs the extra `hdf5`); `.nc` and `.zarr` (need the extra
+    `xarray`); `.vtu`, `.vtk`, `.xdmf` and `.msh` with the fields of all samples, or a folder of them, one for
+    each sample, with a table of parameters (need the extra `mesh`); a folder with `inputs.csv`, `points.csv`,
     `outputs.csv`. Arrays are called `inputs` (samples, sensors), or `inputs.NAME` where there are several;
     `points` (points, coordinates); `outputs` (samples, points) or (samples, points, channels). Points (samples,
-    points, coordinates) give `ScatteredData`, everything else `OperatorData`. `keys` gives the names of the arrays
-    where they differ: `read_data("my.mat", keys={"inputs": "a", "points": "x", "outputs": "u"})`.
+    points, coordinates) give `ScatteredData`, everything else `OperatorData`. `keys` gives the names of the
+    arrays where they differ: `read_data("my.mat", keys={"inputs": "a", "points": "x", "outputs": "u"})`.
+
+    Several names of `points` are the coordinates of a grid: with `keys={"points": ("x", "t"), ...}` outputs may be
+    (samples, x, t), in any order, and with an axis of channels; `keys={"axes": ("t", "x"), ...}` names the axes
+    where their lengths do not tell. Several names of `outputs` are channels. A Dataset, `.nc` and `.zarr` know
+    their axes and coordinates; `keys` says which variables are `inputs` and `outputs`.
 
     A folder of shards, made by `write_shards` or `trunkfirst data convert --out`, is opened as `ShardedData`; its
     samples stay on disk until they are used. All three kinds have the same attributes.
@@ -78,14 +87,18 @@ def read_data(source: object, *, keys: Mapping[str, str] | None = None) -> AnyDa
         if keys:
             raise DataError(f"{source}: the arrays of shards have the usual names; leave keys out")
         return open_shards(source)
-    return data_and_rest(source, keys)[0]
+    data, _, rest = data_and_rest(source, keys)
+    if rest and not keys:
+        where = f"{source}: " if isinstance(source, (str, Path)) else ""
+        warnings.warn(f"{where}not used: {list_arrays(rest)}", UserWarning, stacklevel=2)
+    return data
 
 
-def data_and_rest(source: Any, keys: Mapping[str, str] | None) -> tuple[AnyData, dict[str, Any], dict[str, Any]]:
+def data_and_rest(source: Any, keys: Keys | None) -> tuple[AnyData, dict[str, Any], dict[str, Any]]:
     """Return the data, the arrays that they were made of, and the arrays that are not used."""
-    arrays = _read_arrays(source)
+    found = _read_arrays(source)
     try:
-        named, rest = name_arrays(arrays, keys)
+        named, rest = _arranged(found, keys)
         return data_from_arrays(named), named, rest
     except DataError as error:
         if isinstance(source, (str, Path)):
@@ -93,32 +106,73 @@ def data_and_rest(source: Any, keys: Mapping[str, str] | None) -> tuple[AnyData,
         raise
 
 
-def read_inputs(path: Path | str) -> dict[str, InputFunction]:
+def _arranged(found: Labelled, keys: Keys | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays by our keys, with outputs (samples, points, ...); and those that are not used."""
+    keys = dict(keys or {})
+    order = keys.pop("axes", None)
+    # Points are the coordinates of the outputs where the axes have names.
+    names, unused = name_arrays(found.arrays, keys, *([("inputs", "outputs")] if found.axes else []))
+    if found.axes:  # variables have names of their own
+        only = {"inputs": f"inputs.{names.get('inputs')}", "outputs": f"outputs.{names.get('outputs')}"}
+        names = {only[key] if key in only and key != name else key: name for key, name in names.items()}
+    named: dict[str, Any] = {key: found.arrays[name] for key, name in names.items()}
+    named |= {} if order is None else {"axes": np.array(listed(order))}
+    rest = {name: found.arrays[name] for name in unused if name not in found.coordinates}
+    axes = {key: found.axes[name] for key, name in names.items() if name in found.axes}
+    if not axes:
+        return on_points(named, rest, {}), rest
+    coordinates = {name: found.arrays[name] for name in found.coordinates}
+    units = {f"units.{name}": np.array(unit) for name, unit in found.units.items() if name not in rest}
+    return {**units, **on_points(named, coordinates, {**found.axes, **axes})}, rest
+
+
+class NewInputs(NamedTuple):
+    """Input functions for predictions, with the name of the samples' axis and what a Dataset has along it."""
+
+    functions: dict[str, InputFunction]
+    sample_axis: str = "samples"
+    sample_coordinates: Mapping[str, Any] = {}
+
+
+def read_inputs(source: Any, *, keys: Keys | None = None, names: Sequence[str] = ()) -> NewInputs:
     """Read input functions for predictions: `inputs` or `inputs.NAME`, with their sensors if known.
 
-    A .csv file is one table, a row for each sample.
+    A .csv file is one table, a row for each sample; a line of titles names the inputs. `names` are those of the
+    inputs in training, which a file may use too; `keys` gives other names.
     """
-    arrays = _table_or_arrays(Path(path), "inputs")
-    named = {canonical(name): array for name, array in arrays.items() if is_key(canonical(name))}
-    if not any(name.split(".")[0] == "inputs" for name in named):
+    try:
+        return _new_inputs(_read_arrays(source, table="inputs"), keys, names)
+    except DataError as error:
+        if isinstance(source, (str, Path)):
+            raise DataError(f"{source}: {error}") from error
+        raise
+
+
+def _new_inputs(found: Labelled, keys: Keys | None, names: Sequence[str]) -> NewInputs:
+    sources = name_inputs(found.arrays, keys, names)
+    if not any(key.split(".")[0] == "inputs" for key in sources):
         raise DataError(
-            f"{path}: no array 'inputs' or 'inputs.NAME' here; found: {list_arrays(arrays)}; "
-            "save it under that name, np.savez(..., inputs=...)"
+            f"no array 'inputs' or 'inputs.NAME' here; found: {list_arrays(found.arrays)}; "
+            "save it under that name, np.savez(..., inputs=...), or name it with --key inputs=NAME"
         )
+    named = {key: found.arrays[name] for key, name in sources.items()}
+    axes = {key: found.axes[name] for key, name in sources.items() if name in found.axes}
+    more: dict[str, Any] = {}
+    if axes:
+        coordinates = {name: found.arrays[name] for name in found.coordinates}
+        named, axis = inputs_by_name(named, coordinates, axes)
+        along = [name for name in coordinates if found.axes.get(name) == (axis,)]
+        more = {"sample_axis": axis, "sample_coordinates": {name: (axis, coordinates[name]) for name in along}}
     functions = inputs_from_arrays(named)
-    return {name: function.checked(f"inputs[{name!r}]") for name, function in functions.items()}
+    return NewInputs({name: f.checked(f"inputs[{name!r}]") for name, f in functions.items()}, **more)
 
 
 def read_points(path: Path | str) -> Float[np.ndarray, "points coordinates"]:
     """Read points for predictions: the array `points`, or a .csv table with a row for each point."""
-    arrays = _table_or_arrays(Path(path), "points")
+    arrays = {"points": read_csv(path)} if Path(path).suffix.lower() == ".csv" else _read_arrays(path).arrays
     if "points" not in arrays:
         raise DataError(f"{path}: no array 'points' here; found: {list_arrays(arrays)}")
     return real_array("points", column(real_numbers("points", arrays["points"])), ("points", "coordinates"))
-
-
-def _table_or_arrays(path: Path, name: str) -> dict[str, Any]:
-    return {name: read_csv(path)} if path.suffix.lower() == ".csv" else _read_arrays(path)
 
 
 def write_data(data: AnyData, path: Path | str) -> None:
@@ -137,14 +191,21 @@ def write_data(data: AnyData, path: Path | str) -> None:
 # -- arrays from any source
 
 
-def _read_arrays(source: Any) -> dict[str, np.ndarray]:
-    """Return all arrays of a file, a dictionary or an xarray Dataset, by their names there."""
+def _read_arrays(source: Any, *, table: str | None = None) -> Labelled:
+    """Return all arrays of a file, a dictionary or an xarray Dataset, by their names there.
+
+    `table` is the name of what a single .csv file holds.
+    """
     if isinstance(source, (str, Path)):
-        return _read_path(Path(source))
+        path = Path(source)
+        if table is not None and path.suffix.lower() == ".csv":
+            return Labelled(read_columns(path, table))
+        is_labelled = path.suffix.lower() in _LABELLED and path.exists()
+        return _LABELLED[path.suffix.lower()](path) if is_labelled else Labelled(_read_path(path))
     if hasattr(source, "data_vars"):
-        return _from_dataset(source)
+        return from_dataset(source)
     if isinstance(source, Mapping):
-        return {name: any_array(name, value) for name, value in _flat(source).items()}
+        return Labelled({name: any_array(name, value) for name, value in _flat(source).items()})
     raise DataError(
         f"cannot read data from {type(source).__name__}; give a path, a dictionary or an xarray Dataset"
     )
@@ -152,8 +213,10 @@ def _read_arrays(source: Any) -> dict[str, np.ndarray]:
 
 def _read_path(path: Path) -> dict[str, np.ndarray]:
     suffix = path.suffix.lower()
+    if path.exists() and is_mesh(path):
+        return read_meshes(path)
     if path.is_dir():
-        return read_csv_folder(path)
+        return read_csv_folder(path, titled=("inputs",))
     if not path.exists():
         raise CorruptFileError(f"{path} does not exist")
     if suffix in _LOADERS:
@@ -183,24 +246,12 @@ def _flat(source: Mapping[Any, Any]) -> dict[str, Any]:
     """Flatten a dictionary of dictionaries: {"inputs": {"f": ...}} has the key "inputs.f"."""
     flat: dict[str, Any] = {}
     for name, value in source.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{name}.{inner}": item for inner, item in value.items()})
+        parts = columns_of(value) or value
+        if isinstance(parts, Mapping):
+            flat.update({f"{name}.{inner}": item for inner, item in parts.items()})
         else:
             flat[str(name)] = value
     return flat
-
-
-def _from_dataset(dataset: Any) -> dict[str, np.ndarray]:
-    """Return the variables of an xarray Dataset, and those coordinates that have one of our names."""
-    names = [str(name) for name in dataset.data_vars] + [str(n) for n in dataset.coords if is_key(str(n))]
-    return {name: any_array(name, _in_order(dataset[name]).values) for name in names}
-
-
-def _in_order(variable: Any) -> Any:
-    """Put axes in our order, where all of them have one of our names."""
-    if set(variable.dims) <= set(_AXES):
-        return variable.transpose(*(axis for axis in _AXES if axis in variable.dims))
-    return variable
 
 
 # -- one file to shards
@@ -210,7 +261,7 @@ def shard_data(
     source: Path | str,
     folder: Path | str,
     *,
-    keys: Mapping[str, str] | None = None,
+    keys: Keys | None = None,
     samples_per_shard: int | None = None,
 ) -> ShardedData:
     """Write the samples of a file, in the formats of `read_data`, as a folder of shards.
@@ -221,9 +272,9 @@ def shard_data(
     if is_sharded(source):
         return write_shards(open_shards(source).blocks(), folder)
     is_npz = Path(source).suffix.lower() == ".npz" and Path(source).is_file()
-    arrays = map_npz(source) if is_npz else _read_arrays(source)
+    found = Labelled(map_npz(source)) if is_npz else _read_arrays(source)
     try:
-        named, _ = name_arrays(arrays, keys)
+        named, _ = _arranged(found, keys)
         return write_shards(_blocks(named, samples_per_shard), folder)
     except DataError as error:
         raise DataError(f"{source}: {error}") from error

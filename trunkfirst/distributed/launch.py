@@ -20,7 +20,7 @@ from ..files.text_files import write_text
 
 COMMANDS = ("run", "fit", "compare", "resume")
 # Names the file in which a launched process notes the folder that it works in.
-_NOTE = "TRUNKFIRST_NOTE"
+_NOTE, _FOLDER = "TRUNKFIRST_NOTE", "folder"
 _POLL_SECONDS, _GRACE_SECONDS = 0.1, 10.0
 
 
@@ -76,7 +76,7 @@ class Launch:
         if self.processes > 1:
             ours["TRUNKFIRST_LOCAL"] = str(local)
         if local == 0:
-            ours[_NOTE] = str(_note_in(scratch))
+            ours[_NOTE] = str(scratch / _FOLDER)
         if process > 0:
             ours["TMPDIR"] = str(scratch)
         return {"OPENBLAS_NUM_THREADS": "1"} | dict(os.environ) | ours
@@ -92,17 +92,16 @@ def launch(plan: Launch, *, say: Callable[[str], None]) -> int:
         LostProcessError: A process was lost and `plan.restarts` are used up.
     """
     arguments, lost = plan.arguments, ""
-    with tempfile.TemporaryDirectory(prefix="trunkfirst-launch-") as folder, _signals_received() as signals:
-        scratch = Path(folder)
+    with tempfile.TemporaryDirectory(prefix="trunkfirst-launch-") as temporary, _signals_received() as signals:
+        scratch = Path(temporary)
         for attempt in range(1, plan.restarts + 2):
             with _started(plan, arguments, scratch) as processes:
                 local, code = _wait(processes, signals)
                 if signals and plan.node == 0:
                     _end_leader(processes[0], signals)
             if signals:
-                if _note_in(scratch).is_file():
-                    command = f"trunkfirst launch --processes {plan.processes} resume {_read_note(scratch)}"
-                    say(f"continue with: {command}")
+                if folder := _noted_folder(scratch):
+                    say(f"continue with: trunkfirst launch --processes {plan.processes} resume {folder}")
                 return 130 if signals[0] == signal.SIGINT else 143
             if code > 0 and _log_in(scratch, local).is_file():
                 sys.stderr.write(_log_in(scratch, local).read_text(errors="replace")[-4000:])
@@ -111,7 +110,9 @@ def launch(plan: Launch, *, say: Callable[[str], None]) -> int:
             reason = f"was ended by signal {-code}" if code < 0 else "gave up"
             lost = f"process {plan.first + local} of {plan.processes * plan.nodes} {reason}"
             if attempt <= plan.restarts:
-                arguments = _resuming(arguments, scratch)
+                if folder := _noted_folder(scratch):
+                    words = [word for word in arguments if word in ("--json", "--quiet")]
+                    arguments = ("resume", folder, *words)
                 count = f"restart {attempt} of at most {plan.restarts}"
                 say(f"{lost}; restarting all from the last checkpoint ({count})")
     raise LostProcessError(f"{lost}, and all {plan.restarts} restarts are used up")
@@ -197,19 +198,10 @@ def _log_in(scratch: Path, local: int) -> Path:
     return scratch / f"process-{local}.log"
 
 
-def _note_in(scratch: Path) -> Path:
-    return scratch / "folder"
-
-
-def _read_note(scratch: Path) -> str:
-    return _note_in(scratch).read_text(encoding="utf-8").strip()
-
-
-def _resuming(arguments: tuple[str, ...], scratch: Path) -> tuple[str, ...]:
-    """The command that resumes; the same again if no folder was noted."""
-    if not _note_in(scratch).is_file():
-        return arguments
-    return ("resume", _read_note(scratch), *(word for word in arguments if word in ("--json", "--quiet")))
+def _noted_folder(scratch: Path) -> str | None:
+    """The folder that the leader works in, if it has noted one."""
+    path = scratch / _FOLDER
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
 
 
 def _free_port() -> int:

@@ -26,6 +26,8 @@ from .scripts import page_file, to_javascript
 
 _SCRIPTS = ("model.js", "picture.js", "controls.js", "page.js")
 # More makes browsers slow.
+# What the page needs to recognise outliers.
+_NOVELTY = ("centre", "spread", "matrix", "inverse", "location", "scale")
 _MOST_MEGABYTES = 20
 _TYPES = {"f8": "<f8", "f4": "<f4", "i8": "<i4", "u1": "u1"}
 
@@ -96,10 +98,10 @@ def _content(
         "base": _packed(controls.base),
         "shapes": _packed(controls.shapes),
         "seen": _packed(controls.seen),
-        "familiarity": {
-            "offset": _packed((controls.base - known.centre) @ known.matrix),
-            "matrix": _packed(controls.shapes @ known.matrix),
-            "distance": known.distance,
+        "novelty": {
+            **{name: _packed(getattr(known, name)) for name in _NOVELTY},
+            "near": known.seen.shape[1],
+            "limit": known.limit,
         },
         "points": _packed(points),
         "drawing": _drawn(drawing),

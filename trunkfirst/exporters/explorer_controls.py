@@ -89,7 +89,7 @@ def make_controls(
 
 def training_inputs(known: Novelty) -> Float[np.ndarray, "rows sensors"]:
     """Training inputs, restored from their principal coordinates."""
-    return known.centre + known.seen @ np.linalg.pinv(known.matrix)
+    return known.centre + known.seen @ known.inverse[: known.seen.shape[1]]
 
 
 def _sizes(names: tuple[str, ...], encoder: object, memory: TrainingSummary, sensors: int) -> dict[str, int]:

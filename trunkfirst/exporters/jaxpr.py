@@ -319,22 +319,28 @@ class _Walk:
         return term
 
     def _product(self, left: _Term, right: _Term, dimensions: Any) -> _Term:
-        """A product of matrices: batch axes first, the summed axes inside, one other axis on at least one side."""
+        """A product of matrices: batch axes first, the summed axes inside as one."""
         inner, batches = dimensions
         free_left, free_right = (
             [axis for axis in range(len(term.shape)) if axis not in (*summed, *batch)]
             for term, summed, batch in zip((left, right), inner, batches, strict=True)
         )
-        if len(inner[0]) != 1 or min(len(free_left), len(free_right)) != 1:
+        if min(len(free_left), len(free_right)) == 0:
             raise _unknown("a dot_general that is no product of matrices")
-        if len(free_right) > 1:
-            # Factors exchanged: entries (batch, right, left), which are put back in order.
+        if len(free_right) > 1 and any(right.shape[axis] in self._free for axis in free_right):
+            # A free size cannot be merged. Factors exchanged: entries (batch, right, left), put back in order.
             swapped = self._product(right, left, (inner[::-1], batches[::-1]))
             b, r, n = len(batches[0]), len(free_right), len(swapped.shape)
             return self._transpose(swapped, [*range(b), *range(b + r, n), *range(b, b + r)])
+        batch, rows = ([left.shape[axis] for axis in axes] for axes in (batches[0], free_left))
+        summed, columns = ([right.shape[axis] for axis in axes] for axes in (inner[1], free_right))
         left = self._transpose(left, [*batches[0], *free_left, *inner[0]])
+        # Axes before the last two are those of the batch, or the right factor is one matrix.
+        left = self._reshape(left, (*batch, *([math.prod(rows)] if batch else rows), math.prod(summed)))
         right = self._transpose(right, [*batches[1], *inner[1], *free_right])
-        return self._apply("matmul", left, right, shape=(*left.shape[:-1], right.shape[-1]))
+        right = self._reshape(right, (*batch, math.prod(summed), math.prod(columns)))
+        product = self._apply("matmul", left, right, shape=(*left.shape[:-1], right.shape[-1]))
+        return self._reshape(product, (*batch, *rows, *columns))
 
     def _convolution(self, x: _Term, kernel: _Term, params: dict[str, Any], shape: tuple[int, ...]) -> _Term:
         """Neighbours of each cell are collected and multiplied by a matrix."""

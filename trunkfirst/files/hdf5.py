@@ -15,9 +15,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -25,8 +25,14 @@ from ..errors import CorruptFileError, MissingExtraError, UnsafeFileError
 from .integrity import Budget, atomic_write, open_file, size_of
 from .text_files import parse_json
 
+Labels: TypeAlias = dict[str, Any]
+"""Of an array: the names of its `axes`, and attributes of netCDF."""
+# Attributes of netCDF that matter here.
+ATTRIBUTES = ("units", "coordinates", "scale_factor", "add_offset", "_FillValue", "missing_value")
+# What netCDF stores for a dimension without coordinates.
+_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 # The child uses this process's import path, but never the current folder.
-_CHILD = "import sys; sys.path[:] = sys.argv[1:]; from trunkfirst.files.hdf5 import serve_child; serve_child()"
+_CHILD = "import sys; sys.path[:] = sys.argv[1:]; from trunkfirst.files.{} import serve_child; serve_child()"
 _LONGEST_HEADER = 2**22
 _KINDS = {kind.__name__: kind for kind in (CorruptFileError, UnsafeFileError)}
 _MOST_DATASETS = 10_000
@@ -60,34 +66,50 @@ def read_hdf5(path: Path | str, *, is_matlab: bool = False) -> dict[str, np.ndar
     axes in reverse order and its texts as numbers; both are corrected. A dataset that is neither numbers nor text
     becomes an array of objects, all None.
     """
+    return {name: array for name, (array, _) in read_with_labels(path, is_matlab=is_matlab).items()}
+
+
+def read_with_labels(path: Path | str, *, is_matlab: bool = False) -> dict[str, tuple[np.ndarray, Labels]]:
+    """Read all arrays as `read_hdf5` does, with the names of their axes and their attributes, as netCDF has."""
     if importlib.util.find_spec("h5py") is None:
         raise _missing(path)
     with open_file(path) as file:
         size = size_of(file)
+    return read_in_child("hdf5", path, size, is_matlab=is_matlab)
+
+
+def read_in_child(module: str, path: Path | str, size: int, **job: Any) -> dict[str, tuple[np.ndarray, Labels]]:
+    """Let `serve_child` of a module of this package read a file of `size` bytes in a process of its own."""
     budget = Budget(path, size)
-    job = {"path": str(path), "is_matlab": is_matlab, "size": size, "most": budget.most}
-    command = [sys.executable, "-P", "-c", _CHILD, *filter(None, sys.path)]
+    job |= {"path": str(path), "size": size, "most": budget.most}
+    command = [sys.executable, "-P", "-c", _CHILD.format(module), *filter(None, sys.path)]
     # No plugins of the HDF5 library, and no threads, which take address space.
-    environment = os.environ | {"HDF5_PLUGIN_PRELOAD": "::", "OPENBLAS_NUM_THREADS": "1"}
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "BLOSC_NTHREADS", "MALLOC_ARENA_MAX"), "1")
     with subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"HDF5_PLUGIN_PRELOAD": "::", **threads},
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         try:
             child.stdin.write(json.dumps(job).encode())
             child.stdin.close()
-            return _receive(path, cast("io.BufferedReader", child.stdout), budget)
+            return dict(_received(path, cast("io.BufferedReader", child.stdout), budget))
         except (BrokenPipeError, EOFError) as error:
             raise CorruptFileError(
-                f"cannot read {path} as HDF5: its reader crashed, or needed too much memory or time"
+                f"cannot read {path}{' as HDF5' if module == 'hdf5' else ''}: its reader crashed, or needed too "
+                "much memory or time"
             ) from error
         finally:
             child.kill()
 
 
-def _receive(path: Path | str, stream: io.BufferedReader, budget: Budget) -> dict[str, np.ndarray]:
-    arrays: dict[str, np.ndarray] = {}
+def _received(
+    path: Path | str, stream: io.BufferedReader, budget: Budget
+) -> Iterator[tuple[str, tuple[np.ndarray, Labels]]]:
     while True:
         line = stream.readline(_LONGEST_HEADER)
         if not line.endswith(b"\n"):
@@ -96,8 +118,8 @@ def _receive(path: Path | str, stream: io.BufferedReader, budget: Budget) -> dic
         if "error" in header:
             raise _KINDS[header["error"]](header["message"])
         if "name" not in header:
-            return arrays
-        arrays[header["name"]] = _receive_array(header, stream, budget)
+            return
+        yield header["name"], (_receive_array(header, stream, budget), header.get("labels", {}))
 
 
 def _receive_array(header: dict[str, Any], stream: io.BufferedReader, budget: Budget) -> np.ndarray:
@@ -130,29 +152,65 @@ def _missing(path: Path | str) -> MissingExtraError:
 
 def serve_child() -> None:
     """Read one file, named on standard input, and send its arrays to standard output."""
+    serve(_serve_hdf5, "HDF5")
+
+
+def serve(read: Callable[[dict[str, Any], Path], None], kind: str) -> None:
+    """Call `read` with the job and the path that come on standard input, and send its error, if any."""
     job = json.loads(sys.stdin.buffer.read())
     path = Path(job["path"])
-    h5py = _import_h5py(path)
     try:
-        _limit(0, job["size"])
-        with path.open("rb") as raw, h5py.File(raw, "r") as file:
-            found = dict(_datasets(path, file, "", h5py))
-            budget = Budget(path, job["size"], job["most"])
-            claims = {name: _claim(path, name, item) for name, item in found.items()}
-            for name, claim in claims.items():
-                budget.take(name, claim)
-            claimed = sum(claims.values())
-            _limit(2 * claimed, claimed)
-            for name, dataset in found.items():
-                _send_array(name, _array(dataset, h5py, is_matlab=job["is_matlab"]))
-            _send({})
+        read(job, path)
+        send({})
     except CorruptFileError as error:
-        _send({"error": type(error).__name__, "message": str(error)})
+        send({"error": type(error).__name__, "message": str(error)})
     except Exception as error:  # whatever the library raises on damage
-        _send({"error": "CorruptFileError", "message": f"cannot read {path} as HDF5: {error}"})
+        send({"error": "CorruptFileError", "message": f"cannot read {path} as {kind}: {error}"})
 
 
-def _limit(memory: int, work: int) -> None:
+def _serve_hdf5(job: dict[str, Any], path: Path) -> None:
+    h5py = _import_h5py(path)
+    limit(0, job["size"])
+    with path.open("rb") as raw, h5py.File(raw, "r") as file:
+        found = {name: item for name, item in _datasets(path, file, "", h5py) if not _is_bare_dimension(item)}
+        allow(path, {name: _claim(path, name, item) for name, item in found.items()}, job)
+        for name, dataset in found.items():
+            send_array(name, _array(dataset, h5py, is_matlab=job["is_matlab"]), _labels(dataset, name))
+
+
+def allow(path: Path, claims: Mapping[str, int], job: Mapping[str, Any]) -> None:
+    """Raise the limits to what the arrays need, unless that is more than a file of this size may hold."""
+    budget = Budget(path, job["size"], job["most"])
+    for name, claim in claims.items():
+        budget.take(name, claim)
+    claimed = sum(claims.values())
+    limit(2 * claimed, claimed)
+
+
+def _is_bare_dimension(dataset: Any) -> bool:
+    name = dataset.attrs.get("NAME", b"") if dataset.is_scale else b""
+    return (name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)).startswith(_NO_VARIABLE)
+
+
+def _labels(dataset: Any, name: str) -> Labels:
+    scales = [[scale.name for scale in dimension.values()] for dimension in dataset.dims]
+    axes = [name] if dataset.is_scale else [names[0].rpartition("/")[2] for names in scales if names]
+    return {"axes": axes if len(axes) == dataset.ndim else None, **attributes_of(dataset.attrs)}
+
+
+def attributes_of(attributes: Mapping[str, Any]) -> Labels:
+    """Those attributes that matter here, as text and numbers."""
+    found: Labels = {}
+    for name in ATTRIBUTES:
+        value = np.ravel(attributes.get(name, ()))
+        if value.size == 1:
+            item = value[0]
+            item = item.item() if isinstance(item, np.generic) else item
+            found[name] = item.decode("utf-8", "replace") if isinstance(item, bytes) else item
+    return found
+
+
+def limit(memory: int, work: int) -> None:
     """Cap address space at `memory` more bytes, and CPU time at what `work` bytes may take."""
     try:
         import resource
@@ -216,16 +274,18 @@ def _array(dataset: Any, h5py: Any, *, is_matlab: bool) -> np.ndarray:
     return array.T if is_matlab else array
 
 
-def _send_array(name: str, array: np.ndarray) -> None:
+def send_array(name: str, array: np.ndarray, labels: Labels) -> None:
+    """Send a line of JSON, then the bytes of numbers."""
     if array.dtype.kind == "U":
-        _send({"name": name, "words": array.tolist(), "shape": array.shape})
+        send({"name": name, "words": array.tolist(), "shape": array.shape, "labels": labels})
     elif array.dtype.kind in "biufc":
-        _send({"name": name, "dtype": array.dtype.str, "shape": array.shape})
+        send({"name": name, "dtype": array.dtype.str, "shape": array.shape, "labels": labels})
         sys.stdout.buffer.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     else:
-        _send({"name": name})
+        send({"name": name})
 
 
-def _send(header: dict[str, Any]) -> None:
+def send(header: dict[str, Any]) -> None:
+    """Send a line of JSON."""
     sys.stdout.buffer.write(json.dumps(header).encode() + b"\n")
     sys.stdout.buffer.flush()

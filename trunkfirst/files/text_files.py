@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,6 +28,8 @@ _MOST_VALUES = 5_000_000
 _LONGEST_LINE = 2**22
 _MOST_WORDS = 10_000
 _LONGEST_WORD = 1_000
+# A table with more columns is a function at many sensors, whose names say nothing.
+_MOST_TITLES = 100
 
 
 def write_text(path: Path | str, text: str) -> None:
@@ -151,26 +153,43 @@ def write_csv_folder(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None
         write_text(folder / f"{name}.csv", text.getvalue())
 
 
-def read_csv_folder(path: Path | str) -> dict[str, np.ndarray]:
-    """Read every *.csv file of a folder by its name without the ending."""
+def read_csv_folder(path: Path | str, *, titled: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """Read every *.csv file of a folder by its name without the ending; those `titled` as `read_columns` does."""
     names = sorted(file.name for file in Path(path).glob("*.csv"))
     if not names:
         raise CorruptFileError(
             f"{path} is a folder without .csv files; expected inputs.csv, points.csv, outputs.csv"
         )
-    return {Path(name).stem: read_csv(inside(path, name)) for name in names}
+    found: dict[str, np.ndarray] = {}
+    for name in names:
+        file = inside(path, name)
+        found |= read_columns(file, file.stem) if file.stem in titled else {file.stem: read_csv(file)}
+    return found
+
+
+def read_columns(path: Path | str, name: str) -> dict[str, np.ndarray]:
+    """Read a table by columns, "NAME.TITLE" each, if it has a line of different titles; else whole, by `name`."""
+    table, titles = _read_table(path)
+    if not all(titles) or not 0 < len(set(titles)) == len(titles) <= _MOST_TITLES:
+        return {name: table}
+    return {f"{name}.{title}": table[:, number] for number, title in enumerate(titles)}
 
 
 def read_csv(path: Path | str) -> np.ndarray:
     """Read one table (rows, columns) of numbers, with or without a line of titles; or of words alone."""
+    return _read_table(path)[0]
+
+
+def _read_table(path: Path | str) -> tuple[np.ndarray, list[str]]:
+    """A table and its titles, if it has a line of them."""
     try:
         cells = itertools.islice((cell for row in _rows(path) for cell in row), _MOST_WORDS + 1)
         if not any(map(_is_number, cells)):
-            return _words(path)
+            return _words(path), []
         top = next(_rows(path))
         has_titles = not any(map(_is_number, top))
         rows = itertools.islice(enumerate(_rows(path), 1), int(has_titles), None)
-        return _table(path, rows, columns=len(top))
+        return _table(path, rows, columns=len(top)), [cell.strip() for cell in top] if has_titles else []
     except (UnicodeDecodeError, csv.Error) as error:
         raise CorruptFileError(f"cannot read {path} as CSV: {error}") from error
 

@@ -60,9 +60,16 @@ class Orthonormal:
         self, outputs: Float[np.ndarray, "samples points"], *, point_weights: Weights | None = None
     ) -> Float[np.ndarray, "samples rank"]:
         """Coefficients of the best approximation of each output: Q^T U in the inner product of Q."""
+        factors = self._factors(point_weights)
+        return _sum((outputs[:, b] * factors[b]) @ self.values[b] for b in row_blocks(len(factors)))
+
+    def dual(self, point_weights: Weights | None = None) -> Float[np.ndarray, "points rank"]:
+        """The matrix from outputs to their coefficients: Q times the weights of the points."""
+        return self.values * self._factors(point_weights)[:, None]
+
+    def _factors(self, point_weights: Weights | None) -> Float[np.ndarray, " points"]:
         points = len(self.values)
-        factors = _weights(point_weights, points) * points / self.squared_length
-        return _sum((outputs[:, b] * factors[b]) @ self.values[b] for b in row_blocks(points))
+        return _weights(point_weights, points) * points / self.squared_length
 
 
 @record

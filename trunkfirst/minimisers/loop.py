@@ -182,24 +182,25 @@ def minimise(
     def init() -> State:
         return minimiser.init(objective, parameters, key=key) if state is None else state
 
-    checkpoint = _Checkpoint(f"{stage}, {iterations} iterations")
-    progress = checkpoint.restore(init, iterations) or Progress.begin(init(), iterations)
+    step = checkpointed_step(f"{stage}, {iterations} iterations")
+    saved = step.saved
+    progress = Progress.begin(init(), iterations) if saved is None else Progress.restored(saved, init, iterations)
     progress = dc.replace(progress, state=replicate_like(progress.state, objective))
     status: Status = "finished"
-    try:
-        while status == "finished" and not (checkpoint.is_done or progress.is_over(stopping)):
+    with step.interruptible(lambda: progress.snapshot(), lambda: progress.is_finite):
+        while status == "finished" and not (step.is_done or progress.is_over(stopping)):
             progress = advance_chunk(minimiser, objective, progress)
             if progress.until_log == 0:
                 progress = progress.logged(minimiser, stage, loss_unit)
                 if on_step is not None:
                     on_step(progress.history[-1])
                 status = "finished" if math.isfinite(progress.history[-1].loss) else "diverged"
-            checkpoint.save(progress)
-    except KeyboardInterrupt:
-        checkpoint.interrupt(progress)
+            if progress.is_finite:
+                step.save(progress.snapshot)
+    if step.is_interrupted:
         status = "interrupted"
     if status == "finished":
-        checkpoint.finish(progress)
+        step.finish(progress.snapshot)
     end = to_local(progress.state)
     return Minimised(end.best_parameters, float(end.best_value), status, end, progress.history)
 
@@ -225,10 +226,36 @@ class Progress:
         """The progress before the first iteration."""
         return cls(state, iterations, int(state.iteration), time.perf_counter())
 
+    @classmethod
+    def restored(cls, saved: Snapshot, init: Callable[[], State], iterations: int) -> "Progress":
+        """The progress of a snapshot; `init` gives the shapes of the state."""
+        return cls(
+            state=_with_arrays(eqx.filter_eval_shape(init), saved),
+            iterations=iterations,
+            first=saved.note["first"],
+            started=time.perf_counter() - saved.note["seconds"],
+            history=tuple(LogEntry(*line) for line in saved.note["history"]),
+        )
+
+    def snapshot(self) -> Snapshot:
+        """All that is needed to continue."""
+        leaves = jax.tree.leaves(eqx.filter(self.state, eqx.is_array))
+        note = {
+            "first": self.first,
+            "seconds": time.perf_counter() - self.started,
+            "history": [dc.astuple(entry) for entry in self.history],
+        }
+        return Snapshot({str(place): _plain(leaf) for place, leaf in enumerate(leaves)}, note)
+
     @property
     def log_interval(self) -> int:
         """For about 200 entries; fewer in short runs, where leaving the compiled loop costs an iteration."""
         return min(max(self.iterations // 200, min(self.iterations // 20, 10), 1), 200)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the value is finite; only then is the state saved."""
+        return math.isfinite(float(self.state.value))
 
     def is_over(self, stopping: Stopping | None) -> bool:
         """Whether all iterations are done, or `stopping` says so."""
@@ -293,66 +320,13 @@ def with_better(state: State) -> State:
     is_better = state.value < state.best_value
     return dc.replace(
         state,
-        best_parameters=keep_better(is_better, state.parameters, state.best_parameters),
+        best_parameters=jax.tree.map(
+            lambda new, old: jnp.where(is_better, new, old) if eqx.is_array(new) else new,
+            state.parameters,
+            state.best_parameters,
+        ),
         best_value=jnp.where(is_better, state.value, state.best_value),
     )
-
-
-def keep_better(is_better: Array, new: Parameters, old: Parameters) -> Parameters:
-    """`new` where `is_better`, else `old`, leaf by leaf."""
-    return jax.tree.map(lambda a, b: jnp.where(is_better, a, b) if eqx.is_array(a) else a, new, old)
-
-
-class _Checkpoint:
-    """Saves and restores the progress inside `keep_checkpoints`; does nothing outside."""
-
-    def __init__(self, name: str):
-        self._place = checkpointed_step(name)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether this minimisation was finished before."""
-        return self._place.is_done
-
-    def restore(self, init: Callable[[], State], iterations: int) -> Progress | None:
-        """The progress saved before, if any; `init` gives the shapes of the state."""
-        saved = self._place.saved
-        if saved is None:
-            return None
-        note = saved.note
-        return Progress(
-            state=_with_arrays(eqx.filter_eval_shape(init), saved),
-            iterations=iterations,
-            first=note["first"],
-            started=time.perf_counter() - note["seconds"],
-            history=tuple(LogEntry(*line) for line in note["history"]),
-        )
-
-    def save(self, progress: Progress, *, at_once: bool = False) -> None:
-        """Save the progress if an interval has passed; never one that is not finite."""
-        if math.isfinite(float(progress.state.value)):
-            self._place.save(lambda: _snapshot(progress), at_once=at_once)
-
-    def interrupt(self, progress: Progress) -> None:
-        """Save and re-raise the interrupt, so that the whole run stops; outside `keep_checkpoints` do nothing."""
-        if self._place.journal is not None:
-            self.save(progress, at_once=True)
-            raise
-
-    def finish(self, progress: Progress) -> None:
-        """Record the result, so that a resumed run need not repeat it."""
-        if not self.is_done:
-            self._place.finish(lambda: _snapshot(progress))
-
-
-def _snapshot(progress: Progress) -> Snapshot:
-    leaves = jax.tree.leaves(eqx.filter(progress.state, eqx.is_array))
-    note = {
-        "first": progress.first,
-        "seconds": time.perf_counter() - progress.started,
-        "history": [dc.astuple(entry) for entry in progress.history],
-    }
-    return Snapshot({str(place): _plain(leaf) for place, leaf in enumerate(leaves)}, note)
 
 
 def _with_arrays(like: State, saved: Snapshot) -> State:

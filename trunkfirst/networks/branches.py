@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..encoders import AnyArray, namespace
 from ..errors import PredictOnlyError, ValueRangeError
 from ..linear.kernels import MATERN, SLOPES, feature_groups, kernel_matrix
+from .fourier_layers import GridBranch
 from .layers import ACTIVATIONS, Perceptron, make_perceptron
 
 # Samples whose distances to all centres are held in memory at once.
@@ -274,7 +275,7 @@ class PredictOnlyBranch(eqx.Module):
         )
 
 
-Branch: TypeAlias = Perceptron | StackedBranch | FeatureBranch | KernelBranch | PredictOnlyBranch
+Branch: TypeAlias = Perceptron | StackedBranch | FeatureBranch | KernelBranch | GridBranch | PredictOnlyBranch
 
 
 def make_branch(

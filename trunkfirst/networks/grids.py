@@ -40,6 +40,16 @@ def grid_axes(points: Float[np.ndarray, "points coordinates"]) -> list[Float[np.
     return _axes(points)[0]
 
 
+def grid_order(
+    points: Float[np.ndarray, "points coordinates"],
+) -> tuple[list[Float[np.ndarray, " _"]], Int[np.ndarray, " points"]]:
+    """The axes of the grid, and which point is at each of its places, the last axis running fastest."""
+    axes, places = _axes(points)
+    order = np.empty(len(points), np.int64)
+    order[np.ravel_multi_index(places, tuple(map(len, axes)))] = np.arange(len(points))
+    return axes, order
+
+
 def on_grid(
     points: Float[np.ndarray, "points coordinates"], values: Float[np.ndarray, "points functions"]
 ) -> tuple[list[Float[np.ndarray, " _"]], Float[np.ndarray, "*axes functions"]]:

@@ -1,4 +1,4 @@
-"""Functions that are known at points, evaluated between them: splines on grids, elsewhere triangles or tetrahedra.
+"""Functions that are known at points, evaluated between them: splines, elements, radial functions.
 
 All classes compute a weighted sum of the rows of a table; the rows and weights depend on the point. They are
 written with few JAX primitives, all of which can be exported.
@@ -9,7 +9,7 @@ import functools as ft
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import equinox as eqx
 import jax
@@ -17,24 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..errors import DataError, UsageError
-from .grids import Axis, axis_spline, is_grid, is_smooth_on_grid, on_grid, wrapped
-from .simplices import (
-    barycentric_slopes,
-    covers,
-    derivatives,
-    is_smooth_between,
-    make_bins,
-    make_mesh,
-    make_size,
-    monomials,
-)
-
-_MOST_AXES = 4
-# The choice between linear and smooth uses this many functions, the most important ones.
-_FUNCTIONS = 32
-# Larger than any coordinate, in both precisions.
-_FAR = float(np.finfo(np.float32).max)
+from .grids import wrapped
+from .simplices import monomials
 
 
 class AbstractInterpolation(eqx.Module):
@@ -65,62 +49,6 @@ class AbstractInterpolation(eqx.Module):
     def dtype(self) -> np.dtype:
         """The precision."""
         return self.table.dtype
-
-
-def interpolate(
-    points: Float[np.ndarray, "points coordinates"],
-    values: Float[np.ndarray, "points functions"],
-    *,
-    triangles: Int[np.ndarray, "triangles corners"] | None = None,
-    periods: Sequence[float] | None = None,
-    importance: Float[np.ndarray, " functions"] | None = None,
-    smooth: bool | None = None,
-) -> AbstractInterpolation:
-    """Functions with these values at these points, between the points linear or smooth.
-
-    Smooth are cubic splines on a grid and blended local quadratics elsewhere; `smooth=None` chooses by leaving
-    points out, where `importance` weighs the functions. `periods` has one entry a coordinate, 0 for one that does
-    not repeat. `triangles`, or tetrahedra in space, are used if they have all points as corners and reach over
-    every period; otherwise the points are joined by a Delaunay triangulation. The precision is that of `values`.
-
-    Raises a `DataError` for points that coincide or are all on a line, and a `UsageError` for scattered points of
-    more than three coordinates.
-
-    >>> import numpy as np
-    >>> x = np.linspace(0, 1, 21)[:, None]
-    >>> waves = interpolate(x, np.sin(3 * x))
-    >>> type(waves).__name__, waves.functions
-    ('GridSpline', 1)
-    """
-    repeats = (0.0,) * points.shape[1] if periods is None else tuple(map(float, periods))
-    weighted = _most_important(np.asarray(values, np.float64), importance)
-    if is_grid(points):
-        smooth = is_smooth_on_grid(points, weighted) if smooth is None else smooth
-        return _grid_spline(points, values, repeats, smooth)
-    _check_scattered(points)
-    triangles = triangles if triangles is not None and covers(triangles, points, repeats) else None
-    if smooth is None:
-        smooth = is_smooth_between(points, weighted, make_size(points, triangles, repeats))
-    return _simplex_interpolation(points, values, triangles, repeats, smooth)
-
-
-def _most_important(values: np.ndarray, importance: np.ndarray | None) -> np.ndarray:
-    weights = np.ones(values.shape[1]) if importance is None else np.asarray(importance, np.float64)
-    first = np.argsort(-np.abs(weights), kind="stable")[:_FUNCTIONS]
-    return values[:, first] * weights[first]
-
-
-def interpolation_bytes(points: Float[np.ndarray, "points coordinates"], functions: int) -> int:
-    """The memory of smooth functions at these points, in bytes of double precision.
-
-    Scattered points hold the value, gradient and second derivatives: (1 + d + d (d + 1) / 2) numbers a function.
-    """
-    count, d = points.shape
-    terms = 1 if is_grid(points) else 1 + d + d * (d + 1) // 2
-    return 8 * count * terms * functions
-
-
-# -- evaluation
 
 
 def _rows(table: Array, index: Array) -> Array:
@@ -284,79 +212,50 @@ def _with_first(others: Float[Array, "... coordinates"]) -> list[Array]:
 # -- grids
 
 
-def _grid_spline(points: np.ndarray, values: np.ndarray, periods: tuple[float, ...], smooth: bool) -> GridSpline:
-    grid, field = on_grid(points, values)
-    if sum(len(x) > 1 for x in grid) > _MOST_AXES:
-        raise UsageError(f"points: a grid of {len(grid)} axes; modes are interpolated on at most {_MOST_AXES}")
-    axes: list[Axis] = []
-    for number, (x, period) in enumerate(zip(grid, periods, strict=True)):
-        axes.append(axis_spline(x, np.moveaxis(field, number, 0), period, smooth=smooth))
-        field = np.moveaxis(axes[-1].coefficients, 0, number)
-    as_array = _in_precision(values.dtype)
-    return GridSpline(
-        as_array(field.reshape(-1, values.shape[1])),
-        tuple(as_array(_blocked(axis.cells[:, 0])) for axis in axes),
-        tuple(as_array(axis.cells) for axis in axes),
-        field.shape[:-1],
-        tuple(axis.degree for axis in axes),
-        tuple(period if axis.degree else 0.0 for axis, period in zip(axes, periods, strict=True)),
-    )
+class FlatInterpolation(AbstractInterpolation):
+    """Functions at points on a line or plane: `inner` sees the coordinates that all others follow from."""
+
+    inner: AbstractInterpolation
+    columns: tuple[int, ...] = eqx.field(static=True)
+    all_columns: int = eqx.field(static=True)
+
+    def __call__(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n functions"]:
+        return self.inner(jnp.stack([points[:, column] for column in self.columns], axis=1))
+
+    @property
+    def table(self) -> Array:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.table
+
+    @property
+    def coordinates(self) -> int:
+        return self.all_columns
+
+    @property
+    def is_smooth(self) -> bool:
+        return self.inner.is_smooth
 
 
-def _blocked(starts: Float[np.ndarray, " edges"]) -> Float[np.ndarray, "blocks block"]:
-    """The edges as rows of equal length, for a search in two steps."""
-    size = math.ceil(math.sqrt(len(starts)))
-    padded = np.full(size * math.ceil(len(starts) / size), _FAR)
-    padded[: len(starts)] = starts
-    return padded.reshape(-1, size)
+class RadialInterpolation(AbstractInterpolation):
+    """Cubic radial functions around the points, and a linear function, through the values at the points."""
 
+    table: Float[Array, "rows functions"]
+    centres: Float[Array, "centres coordinates"]
+    origin: Float[Array, " coordinates"]
+    size: Float[Array, " coordinates"]
 
-def _in_precision(dtype: np.dtype) -> Callable[[np.ndarray], Array]:
-    """How numbers become JAX arrays of this precision; indices are in 32 bits."""
-
-    def as_array(array: np.ndarray) -> Array:
-        with jax.enable_x64(dtype == np.float64):
-            return jnp.asarray(array, dtype if array.dtype.kind == "f" else np.int32)
-
-    return as_array
-
-
-# -- scattered points
-
-
-def _check_scattered(points: np.ndarray) -> None:
-    count, d = points.shape
-    if d > 3:
-        raise UsageError(
-            f"points: {count:,} points of {d} coordinates do not form a grid; modes are interpolated between "
-            "scattered points of 2 or 3 coordinates only; choose a network trunk"
+    def __call__(self, points: Float[Array, "n coordinates"]) -> Float[Array, "n functions"]:
+        y = (points - self.origin[None]) / self.size[None]
+        squares = ft.reduce(
+            jnp.add, ((a[:, None] - b[None]) ** 2 for a, b in zip(y.T, self.centres.T, strict=True))
         )
-    if d == 1 or len(np.unique(points, axis=0)) < count:
-        raise DataError(
-            "points: some coincide, so no function can be interpolated between them; leave one of each"
-        )
+        is_centre = squares == 0  # the root has no derivative there
+        cubes = jnp.where(is_centre, 0.0, squares * jnp.sqrt(jnp.where(is_centre, 1.0, squares)))
+        return jnp.concatenate([cubes, jnp.ones_like(y[:, :1]), y], axis=1) @ self.table
 
+    @property
+    def coordinates(self) -> int:
+        return len(self.origin)
 
-def _simplex_interpolation(
-    points: np.ndarray, values: np.ndarray, triangles: np.ndarray | None, periods: tuple[float, ...], smooth: bool
-) -> SimplexInterpolation:
-    nodes, simplices = make_mesh(points, triangles, periods)
-    corners = nodes.places[simplices]
-    slopes = barycentric_slopes(corners)
-    candidates, edges = make_bins(corners, slopes, len(points))
-    table = values[:, None]
-    if smooth:
-        table = np.concatenate([table, derivatives(nodes, values)], axis=1)
-    as_array = _in_precision(values.dtype)
-    return SimplexInterpolation(
-        as_array(table.reshape(-1, values.shape[1])),
-        as_array(corners),
-        as_array(slopes),
-        as_array(nodes.points[simplices] * table.shape[1]),
-        as_array(candidates),
-        tuple(as_array(_blocked(each)) for each in edges),
-        tuple(map(len, edges)),
-        periods,
-        tuple(points.min(axis=0).tolist()),
-        table.shape[1],
-    )
+    @property
+    def is_smooth(self) -> bool:
+        return True

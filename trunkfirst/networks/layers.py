@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..encoders import AbstractEncoder, AnyArray, Identity, is_inexact
 from ..errors import UnknownNameError, ValueRangeError
+from ..memory import check_network
 from .interpolants import AbstractInterpolation
 
 Activation: TypeAlias = Callable[[Array], Array]
@@ -94,18 +95,21 @@ def make_perceptron(
     activation: str = "relu",
     initialisation: str = "he",
     dtype: jnp.dtype | type = jnp.float64,
+    rows: int = 1,
     key: PRNGKeyArray,
 ) -> Perceptron:
     """A perceptron with normal weights of He's or Xavier's variance and zero biases.
 
     `architecture` is the paper's vector, e.g. (2, 50, 50, 50, 50): two inputs, three hidden layers, 50 outputs.
-    Raises a `ValueRangeError` for widths below 1 and an `UnknownNameError` for unknown names.
+    `rows` is the number of inputs that it will be evaluated at together. Raises a `ValueRangeError` for widths
+    below 1, an `UnknownNameError` for unknown names and a `MemoryNeedError` for widths that do not fit.
     """
     if len(architecture) < 2 or any(width < 1 for width in architecture):
         raise ValueRangeError(f"architecture is {tuple(architecture)}; expected two or more positive widths")
     _check_activation(activation)
     if initialisation not in INITIALISATIONS:
         raise UnknownNameError("initialisation", initialisation, tuple(INITIALISATIONS))
+    check_network(architecture, rows, bytes_per_number=jnp.dtype(dtype).itemsize)
     variance = INITIALISATIONS[initialisation]
     layers = list(itertools.pairwise(architecture))
     keys = jr.split(key, len(layers))

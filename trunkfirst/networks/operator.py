@@ -4,7 +4,7 @@ import dataclasses as dc
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import Any, Protocol, TypeAlias, overload, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -14,6 +14,8 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..coordinates import FourierFeatures, Periodic
 from ..data.data_display import Panel, html_table, plot_panels
+from ..data.operator_data import columns_of
+from ..data.read_write import read_inputs
 from ..encoders import (
     AbstractEncoder,
     Chain,
@@ -22,7 +24,6 @@ from ..encoders import (
     LinearProjection,
     Parallel,
     Powers,
-    QuadratureProjection,
     Standardise,
     in_words,
 )
@@ -40,7 +41,8 @@ from .branches import (
     SkipFeatures,
     StackedBranch,
 )
-from .interpolants import GridSpline, SimplexInterpolation
+from .fourier_layers import FourierNetwork, GridBranch, Pointwise, SpectralLayer
+from .interpolants import FlatInterpolation, GridSpline, RadialInterpolation, SimplexInterpolation
 from .layers import AbstractFunctions, Modes, Perceptron, Trunk, count_parameters
 from .moving import Latent, MovingFunctions
 from .storage import read_operator, write_operator
@@ -53,13 +55,24 @@ Fields: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples point
 
 # The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
 _BLOCK_NUMBERS = 2**24
-# The classes that a model file may name, with two names of version 0.1.
+# The classes that a model file may name; "Coordinates" and "Coefficients" were their names in version 0.1.
 _NETWORKS = (Trunk, Modes, MovingFunctions, Latent, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
+_ON_GRIDS = (GridBranch, FourierNetwork, SpectralLayer, Pointwise)
 _FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
-_ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, QuadratureProjection, Chain, Parallel)
-_OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, GridSpline, SimplexInterpolation)
-PARTS: dict[str, type] = {part.__name__: part for part in (*_NETWORKS, *_FEATURES, *_ENCODERS, *_OTHERS)}
-PARTS |= {"Coordinates": LinearProjection, "Coefficients": QuadratureProjection}
+_ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, Chain, Parallel)
+_INTERPOLATIONS = (GridSpline, SimplexInterpolation, FlatInterpolation, RadialInterpolation)
+_OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, *_INTERPOLATIONS)
+_ALL = (*_NETWORKS, *_ON_GRIDS, *_FEATURES, *_ENCODERS, *_OTHERS)
+PARTS: dict[str, type] = {part.__name__: part for part in _ALL}
+PARTS |= dict.fromkeys(("Coordinates", "Coefficients", "QuadratureProjection"), LinearProjection)
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """An xarray Dataset."""
+
+    @property
+    def data_vars(self) -> Any: ...
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -175,6 +188,15 @@ class Operator(eqx.Module):
 
     @overload
     def predict(
+        self,
+        inputs: Dataset,
+        points: Points | None = None,
+        *,
+        interval: float | None = None,
+        extrapolate: bool = False,
+    ) -> Any: ...
+    @overload
+    def predict(
         self, inputs: Inputs, points: Points | None = None, *, interval: None = None, extrapolate: bool = False
     ) -> np.ndarray: ...
     @overload
@@ -188,19 +210,22 @@ class Operator(eqx.Module):
         *,
         interval: float | None = None,
         extrapolate: bool = False,
-    ) -> "np.ndarray | Prediction":
+    ) -> "np.ndarray | Prediction | Any":
         """Predict the outputs of new inputs.
 
-        `inputs` (samples, sensors) is an array or list, or a mapping from the names of the input functions to
-        these. `points` (points, coordinates) are those of training by default. Points outside the training domain
-        are refused; with `extrapolate` they are answered, with a warning, as are inputs far outside the range of
-        training. Returns an array (samples, points), or
-        (samples, points, channels) with channels. With `interval`, a level such as 0.9, returns a `Prediction`
-        with lower and upper bounds, outliers and extrapolated points, whose bounds are NaN.
-        Raises a `DataError` for wrong sizes, for values that are not finite and for points outside the domain.
+        `inputs` (samples, sensors) is an array or list, a mapping from the names of the input functions to
+        these, or a pandas table with their columns. Of an xarray Dataset with the inputs by name the result is
+        a Dataset, with the names, coordinates and units of training. `points` (points, coordinates) are those
+        of training by default. Points outside the training domain are refused; with `extrapolate` they are
+        answered, with a warning, as are inputs far outside the range of training. Returns an array (samples,
+        points), or (samples, points, channels) with channels. With `interval`, a level such as 0.9, returns a
+        `Prediction` with lower and upper bounds, outliers and extrapolated points, whose bounds are NaN. Raises
+        a `DataError` for wrong sizes, for values that are not finite and for points outside the domain.
 
         Computes in the precision of the operator, in blocks of samples, so that memory is bounded.
         """
+        if isinstance(inputs, Dataset):
+            return self._predict_dataset(inputs, points, interval=interval, extrapolate=extrapolate)
         rows = self._checked_inputs(inputs)
         places, is_outside = self._checked_points(points, extrapolate=extrapolate)
         values = self.values_at(rows, places)
@@ -208,6 +233,24 @@ class Operator(eqx.Module):
             return self._with_interval(values, rows, places, interval, is_outside)
         self._warn(rows, is_outside)
         return values
+
+    def _predict_dataset(
+        self, dataset: "Dataset", points: Points | None, *, interval: float | None, extrapolate: bool
+    ) -> Any:
+        given, domain = read_inputs(dataset, names=self.input_names), self.domain or TrainingDomain()
+        for name, known in zip(self.input_names, domain.sensors, strict=False):
+            sensors = given.functions[name].sensors if name in given.functions else None
+            if sensors is not None and not (sensors.shape == known.shape and np.allclose(sensors, known)):
+                raise DataError(f"inputs[{name!r}]: other sensors than in training; use dataset.interp(...)")
+        rows = {name: function.values for name, function in given.functions.items()}
+        rows = next(iter(rows.values())) if len(rows) == len(self.input_names) == 1 else rows
+        places = self._checked_points(points, extrapolate=extrapolate)[0]
+        found = self.predict(rows, points, interval=interval, extrapolate=extrapolate)
+        if not isinstance(found, Prediction):
+            return domain.dataset({"": found}, places, given)
+        fields = {"": found.values, "_lower": found.lower, "_upper": found.upper}
+        marks = {"is_outlier": (given.sample_axis, found.is_outlier)}
+        return domain.dataset(fields, places, given).assign(marks)
 
     def values_at(self, inputs: Inputs, points: Points) -> np.ndarray:
         """The same as `predict`, anywhere and without a warning: for evaluations, where the outputs are known."""
@@ -219,7 +262,8 @@ class Operator(eqx.Module):
             # A basis that depends on the input is computed with the fields, a block of samples at a time.
             moves = self.trunk.depends_on_input
             basis = None if moves else eqx.filter_jit(Operator.basis)(bare, places)
-            blocks = _blocks(len(rows), len(places) * (self.channels or 1) * self._layer_width)
+            numbers = self.branch.numbers if isinstance(self.branch, GridBranch) else 0
+            blocks = _blocks(len(rows), max(len(places) * (self.channels or 1) * self._layer_width, numbers))
             return np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
 
     def is_outside(self, points: Points) -> np.ndarray:
@@ -362,6 +406,11 @@ class Operator(eqx.Module):
         return self if self.domain is None else dc.replace(self, domain=None)
 
     def _checked_inputs(self, inputs: Inputs) -> np.ndarray:
+        columns = columns_of(inputs)
+        if columns is not None and set(self.input_names) <= set(columns):
+            inputs = {name: columns[name] for name in self.input_names}
+        elif columns is not None and len(self.input_names) > 1:
+            self.check_names(columns)
         if not isinstance(inputs, Mapping):
             return checked_rows("inputs", inputs, ("samples", "sensors"), self.sensors)
         self.check_names(inputs)

@@ -10,7 +10,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 from scipy.spatial import KDTree
 
+from ..data.operator_data import default_coordinate_names
+from ..data.read_write import NewInputs
 from ..errors import DataError
+from ..files.xarray_files import field_dataset
 from .grids import grid_axes, is_grid
 from .simplices import SimplexSearch, covers
 
@@ -125,6 +128,30 @@ class TrainingDomain:
             f"points: {is_outside.sum():,} of {len(points):,} lie outside the training domain; the first is "
             f"points[{first}] = ({place}); the domain is {self.in_words()}; to predict there all the same, "
             f"without intervals, {advice}"
+        )
+
+    def dataset(self, fields: Mapping[str, np.ndarray], points: np.ndarray, inputs: NewInputs) -> Any:
+        """An xarray Dataset of fields (samples, points) or (samples, points, channels) at `points`.
+
+        Its variables are the channels, each followed by a name in `fields`, as "" or "_upper"; axes and
+        coordinates of the samples are those of the inputs.
+        """
+        channels = self.channel_names or ("output",)
+        parts: dict[str, np.ndarray] = {}
+        for ending, values in fields.items():
+            columns = values.reshape(*values.shape[:2], -1)
+            names = channels if len(channels) == columns.shape[2] else range(columns.shape[2])
+            parts |= {f"{name}{ending}": columns[..., number] for number, name in enumerate(names)}
+        endings = {
+            f"{name}{ending}": self.units[name] for name in channels if name in self.units for ending in fields
+        }
+        return field_dataset(
+            parts,
+            points,
+            coordinate_names=self.coordinate_names or default_coordinate_names(points.shape[1]),
+            units={**self.units, **endings},
+            sample_axis=inputs.sample_axis,
+            sample_coordinates=inputs.sample_coordinates,
         )
 
     def in_words(self) -> str:

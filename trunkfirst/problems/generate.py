@@ -16,6 +16,7 @@ from ..data.operator_data import OperatorData
 from ..data.sharded_data import ShardFolder
 from ..distributed.pools import Lost, on_cluster, on_processes
 from ..errors import ClusterError, CorruptFileError, UnknownNameError, UsageError, ValueRangeError
+from .binary_darcy import BinaryDarcy
 from .burgers_front import BurgersFront
 from .discontinuous_conductivity import DiscontinuousConductivity
 from .meshes import Points, grid_square
@@ -34,7 +35,13 @@ _SECONDS_FOR_PROCESSES = 4.0
 
 _PROBLEMS: dict[str, AbstractProblem] = {
     problem.name: problem
-    for problem in (NonlinearConductivity(), DiscontinuousConductivity(), MultipleInputs(), RandomConductivity())
+    for problem in (
+        NonlinearConductivity(),
+        DiscontinuousConductivity(),
+        MultipleInputs(),
+        RandomConductivity(),
+        BinaryDarcy(),
+    )
 }
 _EXACT: dict[str, AbstractExactProblem] = {
     problem.name: problem for problem in (LOW_RATIO, HIGH_RATIO, BurgersFront())
@@ -79,11 +86,11 @@ def make_data(
     - `points`: None for the problem's own nodes, the only ones of riemann and burgers-front; "random:M" for M
       independent uniform points on the square; "grid:N" for the (N + 1)^2 nodes of N x N cells. There the outputs
       are those of the fine closed form (nonlinear-conductivity, multiple-inputs), exact
-      (discontinuous-conductivity) or those of the finite-element solution (random-conductivity). The inputs do not
-      change.
+      (discontinuous-conductivity) or those of the finite-element solution (random-conductivity,
+      binary-darcy). The inputs do not change.
     - `indices`: return only these samples. All are still solved or read if the problem has no closed form.
-    - `seed`: draws the samples (multiple-inputs, random-conductivity, riemann, burgers-front) and the random
-      points.
+    - `seed`: draws the samples (multiple-inputs, random-conductivity, binary-darcy, riemann, burgers-front)
+      and the random points.
     - `workers`: the number of processes. None uses all cores if that pays, 1 stays in this process. The data are
       bit-identical.
     - `scheduler`: the address of a Dask scheduler, whose workers solve instead; needs the extra `dask`. Use only

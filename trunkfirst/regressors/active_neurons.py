@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from ..checkpoints import Snapshot, checkpointed_step
 from ..linear.blocked_qr import one_blas_thread
 from ..linear.low_rank import principal_directions
-from ..minimisers.loop import OnStep, Status
+from ..minimisers.loop import Status
 from ..networks.layers import Perceptron
 from ..records import LogEntry
 from ..settings import Field, kind_field, record
@@ -45,10 +45,8 @@ _SWEEP_PAIRS = 4
 _PATIENCE = {"exchange": 10, "sweep": 1}
 # Share of the loss below which a gain is ignored.
 _MIN_GAIN = 1e-6
-
-
-# Branches shown to `on_branch`: with thousands of sensors each takes megabytes.
-_MAX_SHOWN = 50
+# Iterations shown to `on_branch`: with thousands of sensors each branch takes megabytes.
+_MAX_KEPT = 50
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -59,84 +57,6 @@ class NeuronState:
     fit: OutputFit
 
 
-class NeuronSearch:
-    """The search and its log; `state_of` solves for the output layer, `branch_of` makes the network."""
-
-    def __init__(
-        self,
-        iterations: int,
-        rng: np.random.Generator,
-        state_of: Callable[[Neurons], NeuronState],
-        branch_of: Callable[[NeuronState], Perceptron],
-        loss_unit: float,
-        *,
-        on_step: OnStep | None,
-        on_branch: OnBranch | None,
-    ):
-        self.iterations, self.rng, self.loss_unit = iterations, rng, loss_unit
-        self._state_of, self._branch_of = state_of, branch_of
-        self._on_step, self._on_branch = on_step, on_branch
-        self._shown: dict[int, Neurons] = {}
-        self._begin = time.perf_counter()
-        self.state: NeuronState
-        self.idle = 0
-        """Iterations since the last change."""
-        self.history: list[LogEntry] = []
-
-    @property
-    def branch(self) -> Perceptron:
-        """The network as it is now."""
-        return self._branch_of(self.state)
-
-    def start(self, neurons: Neurons) -> None:
-        """Begin with these neurons."""
-        self.state = self._state_of(neurons)
-        self._show(0, self.state)
-
-    def add(self, state: NeuronState, changed: float) -> None:
-        """An iteration, and the share of neurons that it changed."""
-        self.state, self.idle = state, 0 if changed else self.idle + 1
-        iteration, loss = len(self.history) + 1, state.fit.loss * self.loss_unit
-        seconds = time.perf_counter() - self._begin
-        self.history.append(LogEntry("branch", iteration, self.iterations, loss, loss, changed, seconds))
-        if iteration % -(-self.iterations // _MAX_SHOWN) == 0:
-            self._show(iteration, state)
-        if self._on_step is not None:
-            self._on_step(self.history[-1])
-
-    def snapshot(self) -> Snapshot:
-        """All that is needed to continue, and to show again what was shown."""
-        kept = [*self._shown.values(), self.state.neurons]
-        arrays = {
-            "directions": np.stack([neurons.directions for neurons in kept]),
-            "biases": np.stack([neurons.biases for neurons in kept]),
-        }
-        note = {
-            "idle": self.idle,
-            "random": self.rng.bit_generator.state,
-            "seconds": time.perf_counter() - self._begin,
-            "history": [dc.astuple(step) for step in self.history],
-            "shown": list(self._shown),
-        }
-        return Snapshot(arrays, note)
-
-    def restore(self, saved: Snapshot) -> None:
-        """Continue from a snapshot."""
-        note, arrays = saved.note, saved.arrays
-        *shown, last = map(Neurons, arrays["directions"], arrays["biases"])
-        for iteration, neurons in zip(note["shown"], shown, strict=True):
-            self._show(iteration, self._state_of(neurons))
-        self.state, self.idle = self._state_of(last), note["idle"]
-        self.rng.bit_generator.state = note["random"]
-        self.history = [LogEntry(*line) for line in note["history"]]
-        self._begin = time.perf_counter() - note["seconds"]
-
-    def _show(self, iteration: int, state: NeuronState) -> None:
-        if self._on_branch is not None:
-            self._shown[iteration] = state.neurons
-            self._on_branch(iteration, self._branch_of(state))
-
-
 @dc.dataclass(frozen=True, eq=False)
 class Reduction:
     """coordinates = (inputs - centre) @ matrix; targets = reduced targets @ rows, with orthonormal rows."""
@@ -145,13 +65,11 @@ class Reduction:
     matrix: Float[np.ndarray, "features coordinates"]
     rows: Float[np.ndarray, "reduced coefficients"]
 
-    def branch(
-        self, neurons: Neurons, weights: Float[np.ndarray, "functions reduced"], *, dtype: np.dtype
-    ) -> Perceptron:
-        """The network of reduced neurons and output weights, for the original inputs and targets; |w_l| = 1."""
-        W = neurons.directions @ self.matrix.T
-        b = neurons.biases - W @ self.centre
-        G = weights @ self.rows
+    def branch(self, state: NeuronState, *, dtype: np.dtype) -> Perceptron:
+        """The network for the original inputs and targets; |w_l| = 1."""
+        W = state.neurons.directions @ self.matrix.T
+        b = state.neurons.biases - W @ self.centre
+        G = state.fit.weights @ self.rows
         lengths = np.linalg.norm(W, axis=1)
         lengths = np.where(lengths > 0, lengths, 1.0)
         hidden, output = W / lengths[:, None], (G[1:] * lengths[:, None]).T
@@ -202,8 +120,8 @@ class ActiveNeurons(AbstractRegressor):
     `ridge` acts on columns of unit length. `positions` limits the breakpoints tried along a direction,
     `scoring_samples` the samples that candidates are scored on; the loss always looks at all of them.
     Inputs are reduced to their principal coordinates above `input_tolerance`, relative to the first: 1e-14 is
-    exact, more keeps the network from reacting to small directions. `on_branch` is called at some fifty of the
-    iterations, and with 0 for the start, with the branch they ended with.
+    exact, more keeps the network from reacting to small directions. `on_branch` is called at the end, with some
+    fifty of the iterations and the branches they ended with.
     """
 
     width: int = Field(default=100, ge=1, description="neurons")
@@ -232,94 +150,116 @@ class ActiveNeurons(AbstractRegressor):
         dtype = jnp.dtype(task.targets.dtype)
         with one_blas_thread():
             reduction, samples = reduce(*task.to_host(), tolerance=self.input_tolerance)
-            search = NeuronSearch(
-                self.iterations,
-                generator(task.key),
-                lambda neurons: NeuronState(neurons, fit_output(samples, neurons, ridge=self.ridge)),
-                lambda state: reduction.branch(state.neurons, state.fit.weights, dtype=dtype),
-                task.loss_unit / task.targets.size,
-                on_step=task.on_step,
-                on_branch=self.on_branch,
-            )
-            status = self._run(samples, search)
-        branch, history = search.branch, tuple(search.history)
-        loss = float(mean_square(branch(task.inputs) - task.targets))
+            search = NeuronSearch(self, samples, task)
+            status = search.run()
+            branch = reduction.branch(search.state, dtype=dtype)
+            if self.on_branch is not None:
+                for iteration, neurons in search.kept.items():
+                    self.on_branch(iteration, reduction.branch(search.state_of(neurons), dtype=dtype))
+        loss, history = float(mean_square(branch(task.inputs) - task.targets)), tuple(search.history)
         seconds = history[-1].seconds if history else 0.0
         return Regression(branch, loss, status, len(history), seconds, history)
 
-    def _run(self, samples: Samples, search: NeuronSearch) -> Status:
-        place = checkpointed_step(f"active neurons, {self.iterations} iterations")
-        if place.saved is None:
-            search.start(random_neurons(samples, self.width, rng=search.rng))
-        else:
-            search.restore(place.saved)
-        try:
-            while len(search.history) < self.iterations and search.idle < _PATIENCE[self.mode]:
-                changed, state = self._iterate(samples, search.state, search.rng)
-                search.add(state, changed / self.width)
-                place.save(search.snapshot)
-        except KeyboardInterrupt:
-            if place.journal is not None:
-                place.save(search.snapshot, at_once=True)
-                raise
+
+class NeuronSearch:
+    """The search from random neurons on, and its log."""
+
+    def __init__(self, method: ActiveNeurons, samples: Samples, task: Task):
+        self.method, self.samples, self.task, self.rng = method, samples, task, generator(task.key)
+        self.state = self.state_of(random_neurons(samples, method.width, rng=self.rng))
+        self.history: list[LogEntry] = []
+        self.kept: dict[int, Neurons] = {}
+        """The neurons after some of the iterations, for `on_branch`."""
+        self._idle, self._begin = 0, time.perf_counter()
+        self._random = self.rng.bit_generator.state
+
+    def run(self) -> Status:
+        """Iterate until the end, or until nothing changes any more."""
+        method, step = self.method, checkpointed_step(f"active neurons, {self.method.iterations} iterations")
+        if step.saved is not None:
+            self._restore(step.saved)
+        with step.interruptible(self._snapshot):
+            while len(self.history) < method.iterations and self._idle < _PATIENCE[method.mode]:
+                changed, self.state = self.iterate()
+                self._end_iteration(changed)
+                step.save(self._snapshot)
+        if step.is_interrupted:
             return "interrupted"
-        if not place.is_done:
-            place.finish(search.snapshot)
+        step.finish(self._snapshot)
         return "finished"
 
-    def _iterate(self, samples: Samples, state: NeuronState, rng: np.random.Generator) -> tuple[int, NeuronState]:
+    def state_of(self, neurons: Neurons) -> NeuronState:
+        """The neurons with their output layer."""
+        return NeuronState(neurons, fit_output(self.samples, neurons, ridge=self.method.ridge))
+
+    def iterate(self) -> tuple[int, NeuronState]:
         """One iteration: how many neurons changed, and the new state."""
-        if self.mode == "exchange":
-            sources = rng.choice(self.width, min(self.proposals, self.width), replace=False)
-            new = self._attempt(samples, state, sources, self.proposals, rng)
+        method, rng, state, changed = self.method, self.rng, self.state, 0
+        if method.mode == "exchange":
+            sources = rng.choice(method.width, min(method.proposals, method.width), replace=False)
+            new = self._attempt(state, sources, method.proposals)
             return int(new is not state), new
-        changed = 0
-        for source in rng.permutation(self.width):
-            sources = np.array([source, rng.integers(self.width)])
-            new = self._attempt(samples, state, sources, _SWEEP_PAIRS, rng)
+        for source in rng.permutation(method.width):
+            new = self._attempt(state, np.array([source, rng.integers(method.width)]), _SWEEP_PAIRS)
             changed += new is not state
             state = new
         return changed, state
 
-    def _attempt(
-        self,
-        samples: Samples,
-        state: NeuronState,
-        sources: Int[np.ndarray, " sources"],
-        pairs: int,
-        rng: np.random.Generator,
-    ) -> NeuronState:
+    def _attempt(self, state: NeuronState, sources: Int[np.ndarray, " sources"], pairs: int) -> NeuronState:
         """The state after the best exchange that lowers the loss, or the same state."""
-        scores = self._scores(samples, state, rng)
-        local, directions = self._proposals(scores, state, sources, pairs, rng)
-        for exchange in scores.best(local, directions, _TRIES, floor=_MIN_GAIN * scores.fit.loss, rng=rng):
+        scores = self._scores(state)
+        local = local_fits(scores.samples, state.neurons, scores.fit, sources)
+        directions = np.array([[1.0], [-1.0]])
+        if local.directions.shape[1] > 1:
+            pairwise = pair_directions(scores.samples, pairs, rng=self.rng)
+            own = state.neurons.directions[sources]
+            directions = np.vstack([own, local.directions[: len(sources)], pairwise])
+        for exchange in scores.best(local, directions, _TRIES, floor=_MIN_GAIN * scores.fit.loss, rng=self.rng):
             best = scores.refine(exchange)
-            neurons = state.neurons.replace(best.neuron, best.direction, best.bias)
-            fit = fit_output(samples, neurons, ridge=self.ridge)
-            if fit.loss < state.fit.loss:
-                return NeuronState(neurons, fit)
+            new = self.state_of(state.neurons.replace(best.neuron, best.direction, best.bias))
+            if new.fit.loss < state.fit.loss:
+                return new
         return state
 
-    def _proposals(
-        self,
-        scores: Scores,
-        state: NeuronState,
-        sources: Int[np.ndarray, " sources"],
-        pairs: int,
-        rng: np.random.Generator,
-    ) -> tuple[Neurons, Float[np.ndarray, "directions coordinates"]]:
-        """Candidates as they are, and directions to try every breakpoint along."""
-        local = local_fits(scores.samples, state.neurons, scores.fit, sources)
-        if local.directions.shape[1] == 1:
-            return local, np.array([[1.0], [-1.0]])
-        pairwise = pair_directions(scores.samples, pairs, rng=rng)
-        return local, np.vstack([state.neurons.directions[sources], local.directions[: len(sources)], pairwise])
-
-    def _scores(self, samples: Samples, state: NeuronState, rng: np.random.Generator) -> Scores:
+    def _scores(self, state: NeuronState) -> Scores:
         """Scores on all samples, or on a random choice of them where there are many."""
-        fit = state.fit
-        if len(samples.roots) > self.scoring_samples:
-            samples = samples.take(rng.choice(len(samples.roots), self.scoring_samples, replace=False))
-            fit = fit_output(samples, state.neurons, ridge=self.ridge)
-        neurons = np.flatnonzero(fit.is_dead) if fit.is_dead.any() else np.arange(self.width)
-        return Scores(samples, fit, neurons, self.positions)
+        samples, fit, most = self.samples, state.fit, self.method.scoring_samples
+        if len(samples.roots) > most:
+            samples = samples.take(self.rng.choice(len(samples.roots), most, replace=False))
+            fit = fit_output(samples, state.neurons, ridge=self.method.ridge)
+        return Scores(samples, fit, self.method.positions)
+
+    def _end_iteration(self, changed: int) -> None:
+        """Add a line to the log; its rate is the share of neurons that changed."""
+        method, task, iteration = self.method, self.task, len(self.history) + 1
+        self._idle = 0 if changed else self._idle + 1
+        self._random = self.rng.bit_generator.state
+        loss = self.state.fit.loss * (task.loss_unit / task.targets.size)
+        seconds = time.perf_counter() - self._begin
+        entry = LogEntry("branch", iteration, method.iterations, loss, loss, changed / method.width, seconds)
+        self.history.append(entry)
+        if method.on_branch is not None and iteration % -(-method.iterations // _MAX_KEPT) == 0:
+            self.kept[iteration] = self.state.neurons
+        if task.on_step is not None:
+            task.on_step(entry)
+
+    def _snapshot(self) -> Snapshot:
+        """All that is needed to continue after the last iteration."""
+        note = {
+            "idle": self._idle,
+            "random": self._random,
+            "seconds": time.perf_counter() - self._begin,
+            "history": [dc.astuple(entry) for entry in self.history],
+            "kept": list(self.kept),
+        }
+        stacked = [vars(neurons) for neurons in (*self.kept.values(), self.state.neurons)]
+        return Snapshot({name: np.stack([each[name] for each in stacked]) for name in stacked[0]}, note)
+
+    def _restore(self, saved: Snapshot) -> None:
+        note = saved.note
+        *kept, last = map(Neurons, saved.arrays["directions"], saved.arrays["biases"])
+        self.kept = dict(zip(note["kept"], kept, strict=True))
+        self.state, self._idle = self.state_of(last), note["idle"]
+        self.rng.bit_generator.state = self._random = note["random"]
+        self.history = [LogEntry(*line) for line in note["history"]]
+        self._begin = time.perf_counter() - note["seconds"]

@@ -19,6 +19,7 @@ from ..minimisers.loop import OnStep, Status
 from ..networks.branches import Branch
 from ..records import LogEntry
 from ..settings import record
+from .input_grid import InputGrid, OutputBasis
 
 # Samples of a block; samples, and numbers of theirs, that a regressor gets at once.
 _BLOCK = 2**14
@@ -78,10 +79,11 @@ class StoredRows:
 
 @dc.dataclass(frozen=True)
 class InputLayout:
-    """The number of features of each input function after encoding, and the grid of the sensors if any."""
+    """The number of features of each input function after encoding; their grid and the basis of the outputs."""
 
     groups: tuple[int, ...]
-    grid_shape: tuple[int, ...] | None = None
+    grid: InputGrid | None = None
+    basis: OutputBasis | None = None
 
 
 @dc.dataclass(frozen=True)

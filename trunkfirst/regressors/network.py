@@ -15,6 +15,7 @@ from pydantic import PositiveInt
 from ..distributed.mesh import current_mesh, shard_rows, to_local
 from ..errors import DataError, SettingError
 from ..linear.low_rank import leverage_sample, principal_directions
+from ..memory import check_network
 from ..minimisers import Minimiser
 from ..minimisers.adam import Adam, draw
 from ..minimisers.lbfgs import LBFGS
@@ -90,13 +91,13 @@ class AbstractBranchNetwork:
         self, features: int, layout: InputLayout, *, dtype: np.dtype, key: PRNGKeyArray
     ) -> AbstractBranchFeatures:
         if self.convolution:
-            if layout.grid_shape is None:
+            if layout.grid is None or not layout.grid.is_plain:
                 raise DataError("branch: a convolution needs one input function with a grid_shape")
             *channels, width = self.hidden
             if not channels:
                 raise SettingError("branch.convolution needs channels before the last width: hidden=[16, 32, 128]")
             return make_convolution(
-                layout.grid_shape, channels, width, activation=self.activation, dtype=dtype, key=key
+                layout.grid.shape, channels, width, activation=self.activation, dtype=dtype, key=key
             )
         if self.product:
             if len(layout.groups) < 2:
@@ -194,6 +195,8 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
     def learn(self, task: Task) -> Regression:
         # On the host: as many small operations on the device would each be compiled.
         X, Y = np.asarray(task.inputs), np.asarray(task.targets)
+        widths = (X.shape[1], *self.hidden, Y.shape[1])
+        check_network(widths, len(X), bytes_per_number=X.itemsize, is_last_solved=True)
         roots = np.ones(len(X), X.dtype) if task.weights is None else _roots(np.asarray(task.weights))
         directions = principal_directions(Y * roots[:, None], tolerance=1e-12)
         rotated = Y @ directions.T * roots[:, None]

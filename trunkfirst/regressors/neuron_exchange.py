@@ -12,6 +12,8 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Bool, Float, Int
 
+from ..memory import check_network
+
 # Below this a candidate is a combination of the neurons that stay, up to rounding: its gain means nothing.
 _INDEPENDENT = 1e-10
 # Steps from a neuron towards its local least-squares fit.
@@ -166,6 +168,7 @@ def random_neurons(samples: Samples, width: int, *, rng: np.random.Generator) ->
     With zero biases all breakpoints of a one-dimensional input would coincide.
     """
     count, coordinates = samples.coordinates.shape
+    check_network((coordinates, width, 1), count, is_last_solved=True)
     directions = _unit(rng.normal(size=(width, coordinates)))
     t = np.sort(samples.coordinates @ directions.T, axis=0)
     places = (rng.permutation(width) + rng.random(width)) / width * (count - 1)
@@ -232,13 +235,18 @@ class Exchange:
 class Scores:
     """Finds good exchanges for neurons whose output layer is fitted.
 
-    `replaceable` are the neurons that may go; `positions` limits the breakpoints tried along a direction.
+    `positions` limits the breakpoints tried along a direction.
     """
 
     samples: Samples
     fit: OutputFit
-    replaceable: Int[np.ndarray, " replaceable"]
     positions: int
+
+    @property
+    def replaceable(self) -> Int[np.ndarray, " replaceable"]:
+        """The neurons that may go: the dead ones, or all if none is dead."""
+        is_dead = self.fit.is_dead
+        return np.flatnonzero(is_dead if is_dead.any() else ~is_dead)
 
     def best(
         self,

@@ -17,9 +17,8 @@ from jaxtyping import Float, Int
 
 from ..errors import SettingError, SolveError
 from ..linear.blocked_qr import one_blas_thread
-from ..linear.kernels import MATERN, kernel_matrix
+from ..linear.kernels import MATERN, find_kernel, kernel_matrix
 from ..linear.low_rank import principal_directions
-from ..linear.marginal_likelihood import find_kernel
 from ..networks.branches import KernelBranch
 from ..networks.layers import Perceptron
 from ..settings import Field, kind_field, record
@@ -94,14 +93,6 @@ class _LinearProblem:
 
 
 @dc.dataclass(frozen=True, eq=False)
-class KernelSolution:
-    """Coefficients a and offset."""
-
-    coefficients: Float[np.ndarray, "samples coefficients"]
-    offset: Float[np.ndarray, " coefficients"]
-
-
-@dc.dataclass(frozen=True, eq=False)
 class KernelProblem:
     """Inputs X, targets Y and weights w; samples of weight 0 must be left out.
 
@@ -109,9 +100,9 @@ class KernelProblem:
     """
 
     smoothness: str
-    X: Float[np.ndarray, "samples features"]
-    Y: Float[np.ndarray, "samples coefficients"]
-    w: Float[np.ndarray, " samples"]
+    X: Inputs
+    Y: Targets
+    w: Weights
     groups: tuple[int, ...] = ()
     linear: Float[np.ndarray, " weights"] | None = None
 
@@ -127,11 +118,15 @@ class KernelProblem:
         distances = self._distances[self._distances > 0]
         return float(np.median(distances)) if len(distances) else 1.0
 
-    def solve(self, length: Length, ridge: float) -> KernelSolution:
-        """(K + ridge diag(1/w)) a = Y - offset by Cholesky; the offset is the weighted mean."""
-        offset = np.average(self.Y, axis=0, weights=self.w)
+    @property
+    def offset(self) -> Float[np.ndarray, " coefficients"]:
+        """The weighted mean of the targets."""
+        return np.average(self.Y, axis=0, weights=self.w)
+
+    def solve(self, length: Length, ridge: float) -> Targets:
+        """The coefficients a of (K + ridge diag(1/w)) a = Y - offset, by Cholesky."""
         factor = self._factor(length, ridge)
-        return KernelSolution(scipy.linalg.cho_solve((factor, True), self.Y - offset, check_finite=False), offset)
+        return scipy.linalg.cho_solve((factor, True), self.Y - self.offset, check_finite=False)
 
     def _factor(self, length: Length, ridge: float) -> Float[np.ndarray, "samples samples"]:
         A = np.empty((len(self.X), len(self.X)))
@@ -180,7 +175,7 @@ class KernelProblem:
     def _leading(self) -> Float[np.ndarray, "samples directions"]:
         """The targets in their leading directions, which decide as all of them do."""
         roots = np.sqrt(self.w)[:, None]
-        centred = self.Y - np.average(self.Y, axis=0, weights=self.w)
+        centred = self.Y - self.offset
         return centred @ principal_directions(centred * roots, tolerance=_NEGLIGIBLE)[:_MOST_DIRECTIONS].T
 
     def _kernel(self, rows: Int[np.ndarray, " rows"], length: Length) -> Float[np.ndarray, "rows samples"]:
@@ -243,11 +238,11 @@ class Kernel(AbstractRegressor):
                 problem, length, ridge = self._find(problem, task.layout.groups, rng)
             else:
                 length, ridge = self._choose(problem.take(self.selection_samples, rng))
-            ridge, solution = self._solve(problem, length, ridge)
+            ridge, coefficients = self._solve(problem, length, ridge)
         branch = KernelBranch(
             problem.X.astype(dtype),
-            solution.coefficients.astype(dtype),
-            solution.offset.astype(dtype),
+            coefficients.astype(dtype),
+            problem.offset.astype(dtype),
             np.asarray(length, dtype),
             self.smoothness,
             ridge,
@@ -256,7 +251,7 @@ class Kernel(AbstractRegressor):
         )
         return task.closed_form(branch)
 
-    def _solve(self, problem: KernelProblem, length: Length, ridge: float) -> tuple[float, KernelSolution]:
+    def _solve(self, problem: KernelProblem, length: Length, ridge: float) -> tuple[float, Targets]:
         """Solve; more samples may need more ridge than the few it was chosen on."""
         while True:
             try:

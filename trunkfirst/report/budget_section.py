@@ -1,6 +1,7 @@
 """The section "Error budget": where the error comes from, what to improve, what the theory assumes."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
@@ -45,17 +46,16 @@ def budget_items(experiment: Experiment) -> tuple[str | Panel | Table, ...]:
     """What to improve, the figure and the tables of every run that was diagnosed."""
     diagnosed = [(index, run) for index, run in enumerate(experiment.runs) if run.diagnosis]
     names = {index: f"{run.name}: " if len(experiment.runs) > 1 else "" for index, run in diagnosed}
-    sentences = [_sentence(run, names[index]) for index, run in diagnosed]
+    sentences = [budget_sentence(run.diagnosis, names[index]) for index, run in diagnosed]
     panels = [_panel(run, names[index], index) for index, run in diagnosed]
-    tables = [
-        make(run, names[index]) for index, run in diagnosed for make in (_budget_table, _chain_table, _assumptions)
-    ]
-    return (*filter(None, sentences), *panels, *(table for table in tables if table is not None))
+    tables = [table for index, run in diagnosed for table in budget_tables(run.diagnosis, names[index])]
+    return (*filter(None, sentences), *panels, *tables)
 
 
-def _sentence(run: Run, name: str) -> str:
+def budget_sentence(diagnosis: Mapping[str, object], name: str = "") -> str:
+    """What to improve, and where the errors were evaluated; empty where it is not recorded."""
     sentence, where = (
-        mapping_at(run.diagnosis, part).get(key) for part, key in (("improve", "sentence"), ("points", "where"))
+        mapping_at(diagnosis, part).get(key) for part, key in (("improve", "sentence"), ("points", "where"))
     )
     return f"{name}{sentence} Evaluated at {where}." if sentence and where else ""
 
@@ -63,16 +63,25 @@ def _sentence(run: Run, name: str) -> str:
 # -- tables
 
 
-def _budget_table(run: Run, name: str) -> Table:
-    total = number_at(run.diagnosis, "budget", "total_squared")
+def budget_tables(diagnosis: Mapping[str, object], name: str = "") -> list[Table]:
+    """The parts of the error, the paper's decomposition, and what its bound assumes, from `diagnosis.json`."""
+    return [table for make in (_parts, _chain, _assumptions) if (table := make(diagnosis, name)).rows]
+
+
+def _parts(diagnosis: Mapping[str, object], name: str) -> Table:
+    budget = mapping_at(diagnosis, "budget")
+    total = number_at(budget, "total_squared")
+
+    def share(part: str) -> str:
+        value = number_at(budget, part)
+        return MISSING if value is None or not total else f"{value / total:.1%}"
+
     rows = [
-        (part.capitalize(), meaning, error, _rms(run, "relative", part), _share(run, f"{part}_squared", total))
+        (part.capitalize(), meaning, error, _rms(budget, "relative", part), share(f"{part}_squared"))
         for part, meaning in _MEANINGS.items()
-        if (error := _rms(run, part)) != MISSING
+        if (error := _rms(budget, part)) != MISSING
     ]
-    rows += [
-        (words, meaning, MISSING, MISSING, _share(run, part, total)) for part, (words, meaning) in _SIGNED.items()
-    ]
+    rows += [(words, meaning, MISSING, MISSING, share(part)) for part, (words, meaning) in _SIGNED.items()]
     caption = (
         f"{name}Root mean squares over the test samples. The squares of trunk and coefficients add up to that of "
         "the total, with the remainder; those of sensors and branch to that of the coefficients, with the cross "
@@ -81,39 +90,35 @@ def _budget_table(run: Run, name: str) -> Table:
     return Table(caption, ("Part", "What it is", "Error", "Relative error", "Of the square"), tuple(rows))
 
 
-def _chain_table(run: Run, name: str) -> Table | None:
-    parts = {words: _rms(run, "chain", "relative", part) for part, words in _CHAIN.items()}
-    rows = tuple((words, text) for words, text in parts.items() if text != MISSING)
+def _chain(diagnosis: Mapping[str, object], name: str) -> Table:
+    relative = mapping_at(diagnosis, "budget", "chain", "relative")
+    rows = tuple((words, text) for part, words in _CHAIN.items() if (text := _rms(relative, part)) != MISSING)
     caption = (
         f"{name}Decomposition through the nearest training sample: four parts whose vectors sum to that "
         "of the coefficients. Where the first and the last nearly cancel, a bound by their sizes is too large."
     )
-    return Table(caption, ("Part", "Relative error"), rows) if rows else None
+    return Table(caption, ("Part", "Relative error"), rows)
 
 
-def _assumptions(run: Run, name: str) -> Table | None:
-    found = mapping_at(run.diagnosis, "assumptions")
+def _assumptions(diagnosis: Mapping[str, object], name: str) -> Table:
+    found = mapping_at(diagnosis, "assumptions")
     rows = tuple(
         (each, scientific(number_at(found, each, "value")), str(mapping_at(found, each).get("meaning", "")))
         for each in found
     )
-    caption = f"{name}What the paper's error bound assumes, measured."
-    return Table(caption, ("Quantity", "Measured", "Meaning"), rows) if rows else None
+    return Table(
+        f"{name}What the paper's error bound assumes, measured.", ("Quantity", "Measured", "Meaning"), rows
+    )
 
 
-def _root(run: Run, *path: str) -> float | None:
-    """Root of the squared part at the end of a path in the budget."""
-    square = number_at(run.diagnosis, "budget", *path[:-1], f"{path[-1]}_squared")
+def _root(content: Mapping[str, object], *path: str) -> float | None:
+    """Root of the squared part at the end of a path."""
+    square = number_at(content, *path[:-1], f"{path[-1]}_squared")
     return None if square is None else math.sqrt(max(square, 0.0))
 
 
-def _rms(run: Run, *path: str) -> str:
-    return scientific(_root(run, *path))
-
-
-def _share(run: Run, part: str, total: float | None) -> str:
-    value = number_at(run.diagnosis, "budget", part)
-    return MISSING if value is None or not total else f"{value / total:.1%}"
+def _rms(content: Mapping[str, object], *path: str) -> str:
+    return scientific(_root(content, *path))
 
 
 # -- figure
@@ -129,7 +134,7 @@ def _panel(run: Run, name: str, index: int) -> Panel:
 
 
 def _bars(run: Run, index: int) -> Image:
-    sizes = {part: _root(run, "relative", part) or 0.0 for part in _LOOKS}
+    sizes = {part: _root(run.diagnosis, "budget", "relative", part) or 0.0 for part in _LOOKS}
     figure, axes = new_figure(width=5.2, height=3.0)
     places = range(len(sizes), 0, -1)
     edge = 1e-3 * max(sizes.values()) or 1e-16

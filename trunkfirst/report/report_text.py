@@ -185,7 +185,7 @@ def conditions(experiment: Experiment) -> str:
     run = experiment.runs[0]
     parts = [f"preset {run.metrics['preset']}"] if run.metrics.get("preset") else []
     counts = {name: run.number("samples", name) for name in ("train", "validation", "test")}
-    if known := [f"{int(count):,} {name}" for name, count in counts.items() if count is not None]:
+    if known := [f"{int(count):,} {name}" for name, count in counts.items() if count]:
         parts.append("samples: " + ", ".join(known))
     parts.append("seed" + ("s " if len(experiment.seeds) > 1 else " ") + ", ".join(map(str, experiment.seeds)))
     text = "; ".join(parts)

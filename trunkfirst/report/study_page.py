@@ -61,8 +61,6 @@ def write_study(
     with figure_style():
         panels = [panel for name in _COUNTS if (panel := _ladder_panel(ladders, name)) is not None]
         panels += [_bound_panel(bound)] if bound else []
-    header = ("Series", "Slope in theory", "Measured slope", "Agrees")
-    slopes = claims_table("Slopes of errors against counts.", tuple(map(_claim, ladders)), header)
     page = Page(
         title=title,
         summary=_sentences(summary),
@@ -70,7 +68,7 @@ def write_study(
         conditions="",
         notices=(),
         sections=(
-            section("paper", "Comparison with the theory", (slopes, _bound_table(bound) if bound else None)),
+            section("paper", "Comparison with the theory", study_tables(summary)),
             section("numbers", "Numbers", (_ladder_table(ladders), *summary["notes"])),
             section("ladders", "Errors against counts", panels),
         ),
@@ -78,6 +76,13 @@ def write_study(
         environment=environment,
     )
     return write_page(directory / "study.html", page)
+
+
+def study_tables(summary: Summary) -> list[Table]:
+    """Measured slopes next to the theory, and the terms of the bound next to the error."""
+    header = ("Series", "Slope in theory", "Measured slope", "Agrees")
+    slopes = claims_table("Slopes of errors against counts.", tuple(map(_claim, summary["ladders"])), header)
+    return [slopes, *([_bound_table(summary["bound"])] if summary["bound"] else [])]
 
 
 def _sentences(summary: Summary) -> str:
@@ -116,7 +121,7 @@ def _ladder_table(ladders: Sequence[Summary]) -> Table:
 def _bound_table(rows: Sequence[Summary]) -> Table:
     caption = "The four terms of the paper's bound (corrected, constants of this operator) and the measured error."
     labels = (label for _, label in _TERMS.values())
-    header = ("N, K, m_x, m_y", *labels, "Sum", "Measured", "Measured ÷ sum")
+    header = ("N, K, m_x, m_y", *labels, "Sum", "Measured", "Measured ÷ sum", "r_t")
     cells = tuple(
         (
             f"{row['N']}, {row['K']:,}, {row['m_x']:,}, {row['m_y']:,}",
@@ -124,6 +129,7 @@ def _bound_table(rows: Sequence[Summary]) -> Table:
             scientific(row["sum"]) + (" (vacuous)" if row["is_vacuous"] else ""),
             scientific(row["measured"]),
             scientific(row["ratio"]),
+            f"{row['exponent']:.2g}",
         )
         for row in rows
     )

@@ -1,7 +1,6 @@
 """The page of a sweep: every run in one table, and errors against the settings that were varied."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,13 @@ import numpy as np
 
 from ..files.integrity import update_manifest
 from ..files.text_files import read_json, read_text
+from ..settings import setting_text
 from .figures import (
     COLOURS,
     GREY,
     Axes,
     Image,
+    Look,
     Omission,
     Panel,
     figure_style,
@@ -32,6 +33,10 @@ _HELD = (
     "Validation samples were kept out of the training: run the best settings again with "
     "data.hold_validation = false to train on them too."
 )
+_ERROR_LOOKS: dict[str, Look] = {
+    "test": {"linestyle": "-"},
+    "validation": {"linestyle": "--", "markerfacecolor": "none"},
+}
 _WIDE_RANGE = 8.0  # largest over smallest value from which an axis is logarithmic
 
 
@@ -52,7 +57,7 @@ def write_sweep(directory: Path) -> Path:
         conditions=f"{len(rows)} runs, each in a folder of its own next to this page.",
         notices=tuple(found["failures"]),
         sections=(
-            section("numbers", "Numbers", (_table(found), _RANKED, held)),
+            section("numbers", "Numbers", (sweep_table(found), _RANKED, held)),
             section("errors", "Errors against the varied settings", (figure,)),
         ),
         configurations={name: read_text(directory / name / "config.toml") for name in best},
@@ -69,16 +74,17 @@ def _summary(found: Row) -> str:
     if best is None:
         return f"There is no validation error to rank the settings by. {finished}"
     over = f", the mean over {best['runs']} seeds" if best["runs"] > 1 else ""
-    settings = _listed([f"{key} {_text(value)}" for key, value in best["settings"].items()])
+    settings = _listed([f"{key} {setting_text(value)}" for key, value in best["settings"].items()])
     error = scientific(best["validation"])
     return f"Best on validation samples: {settings}, with an error of {error}{over}. {finished}"
 
 
-def _table(found: Row) -> Table:
+def sweep_table(found: Row) -> Table:
+    """Every run of a sweep, from the content of `sweep.json`."""
     keys = found["settings"]
     rows = tuple(
         (
-            *(_text(row["settings"][key]) for key in keys),
+            *(setting_text(row["settings"][key]) for key in keys),
             *(scientific(row[name]) for name in ("validation", "test", "trunk_loss")),
             MISSING if row["seconds"] is None else f"{row['seconds']:,.1f}",
             row["status"],
@@ -92,20 +98,11 @@ def _table(found: Row) -> Table:
 # -- the figure
 
 
-@dataclass(frozen=True)
-class _Look:
-    """How one line is drawn; `shift` moves its marks sideways where the setting is a name."""
-
-    colour: str
-    line: str
-    is_filled: bool
-    label: str
-    shift: float
-
-
 def _figure(found: Row) -> Panel | Omission:
     finished = [row for row in found["rows"] if _is_finished(row) and (row["test"] or row["validation"])]
-    varied = [key for key in found["settings"] if len({_text(row["settings"][key]) for row in finished}) > 1]
+    varied = [
+        key for key in found["settings"] if len({setting_text(row["settings"][key]) for row in finished}) > 1
+    ]
     varied = [key for key in varied if key != "seed"] or varied
     title = "Test and validation errors"
     if not varied:
@@ -123,41 +120,39 @@ def _draw(rows: Sequence[Row], key: str, varied: Sequence[str]) -> Image:
     others = [other for other in varied if other not in (key, "seed")]
     groups: dict[str, list[Row]] = {}
     for row in rows:  # the best first
-        name = ", ".join(f"{other} {_text(row['settings'][other])}" for other in others)
+        name = ", ".join(f"{other} {setting_text(row['settings'][other])}" for other in others)
         groups.setdefault(name, []).append(row)
     values = _values(rows, key)
     for place, (name, group) in enumerate(groups.items()):
         colour = COLOURS[place] if place < len(COLOURS) else GREY
         label = name if place < len(COLOURS) else "others" * (place == len(COLOURS))
         shift = (place - (len(groups) - 1) / 2) * min(0.12, 0.5 / len(groups))
-        # With several lines only the first of a pair has a label; a single line is labelled by its error.
-        _draw_line(axes, group, key, values, "test", _Look(colour, "-", True, label if name else "test", shift))
-        hollow = _Look(colour, "--", False, "" if name else "validation", shift)
-        _draw_line(axes, group, key, values, "validation", hollow)
+        for error, look in _ERROR_LOOKS.items():
+            # With several lines only the first of a pair has a label; a single line is labelled by its error.
+            own = {"color": colour, "label": label * (error == "test") if name else error}
+            _draw_means(axes, _means(group, key, values, error, shift), is_line=_is_numeric(values), **look, **own)
     axes.set(yscale="log", xlabel=plain(key), ylabel="Mean relative error")
     _set_ticks(axes, values)
     return to_image(figure, f"sweep-{key}", f"Test and validation errors against {key}", legend=2)
 
 
-def _draw_line(axes: Axes, rows: Sequence[Row], key: str, values: Sequence[Any], error: str, look: _Look) -> None:
-    is_numeric = _is_numeric(values)
-    places: list[float] = []
-    spreads: list[tuple[float, float, float]] = []
+def _means(rows: Sequence[Row], key: str, values: Sequence[Any], error: str, shift: float) -> np.ndarray:
+    """Place, mean, smallest and largest error of every value; `shift` moves marks where the setting is a name."""
+    found: list[tuple[float, ...]] = []
     for place, value in enumerate(values):
-        here = [row[error] for row in rows if row["settings"][key] == value and row[error]]
-        if here:
-            places.append(float(value) if is_numeric else place + look.shift)
-            spreads.append((float(np.mean(here)), min(here), max(here)))
-    if not places:
-        return
-    mean, low, high = np.array(spreads).T
-    fill = look.colour if look.is_filled else "none"
-    marks: dict[str, Any] = {"marker": "o", "color": look.colour, "markerfacecolor": fill, "label": look.label}
-    if is_numeric:
-        axes.plot(places, mean, look.line, **marks)
-        axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        if here := [row[error] for row in rows if row["settings"][key] == value and row[error]]:
+            x = float(value) if _is_numeric(values) else place + shift
+            found.append((x, float(np.mean(here)), min(here), max(here)))
+    return np.array(found).reshape(-1, 4).T
+
+
+def _draw_means(axes: Axes, means: np.ndarray, *, is_line: bool, linestyle: str, **look: Any) -> None:
+    places, mean, low, high = means
+    if is_line:
+        axes.plot(places, mean, linestyle, marker="o", **look)
+        axes.fill_between(places, low, high, color=look["color"], alpha=0.15, linewidth=0)
     else:
-        axes.errorbar(places, mean, (mean - low, high - mean), linestyle="none", capsize=3, **marks)
+        axes.errorbar(places, mean, (mean - low, high - mean), linestyle="none", capsize=3, marker="o", **look)
 
 
 def _set_ticks(axes: Axes, values: Sequence[Any]) -> None:
@@ -166,7 +161,7 @@ def _set_ticks(axes: Axes, values: Sequence[Any]) -> None:
     is_numeric = _is_numeric(values)
     if is_numeric and min(values) > 0 and max(values) / min(values) >= _WIDE_RANGE:
         axes.set_xscale("log")
-    texts = [plain(_text(value)) for value in values]
+    texts = [plain(setting_text(value)) for value in values]
     axes.set_xticks(list(values) if is_numeric else range(len(values)), texts)
     axes.xaxis.set_minor_locator(NullLocator())
     if sum(map(len, texts)) > 45:
@@ -184,19 +179,13 @@ def _is_finished(row: Row) -> bool:
 
 def _values(rows: Sequence[Row], key: str) -> list[Any]:
     """Values of a setting: numbers in increasing, everything else in alphabetical order."""
-    found = {_text(row["settings"][key]): row["settings"][key] for row in rows}
+    found = {setting_text(row["settings"][key]): row["settings"][key] for row in rows}
     values = list(found.values())
     return sorted(values) if _is_numeric(values) else [found[text] for text in sorted(found)]
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
     return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(map(_text, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -276,6 +276,7 @@ _BRANCHES = {
     "network": "network",
     "convolution": "convolutional network",
     "active-neurons": "active-neuron least squares",
+    "fourier": "Fourier layers on the grid of the input",
     "kernel": "kernel regression",
     "ARD kernel": "kernel regression with a length for each input",
     "ARD kernel x linear": "kernel regression with a length for each input and a linear factor",
@@ -285,7 +286,7 @@ _BRANCHES = {
 }
 _WEIGHTS = {"relative": "samples weighted by relative error", "none": "samples weighted equally"}
 _NEARLY = 1.25  # a simpler candidate is preferred where its error is at most about this multiple of the smallest
-_NETWORKS = ("network", "convolution", "active-neurons", "joint")
+_NETWORKS = ("network", "convolution", "active-neurons", "fourier", "joint")
 _HOW = (
     "Each candidate was evaluated on samples that it was not fitted to; networks were trained with a small "
     "budget. Test samples were not used."

@@ -1,6 +1,8 @@
 """The paper's claims about its three problems, next to what a comparison found."""
 
-from collections.abc import Sequence
+import dataclasses as dc
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -8,236 +10,216 @@ from ..files.npz import read_npz
 from ..records import Claim
 from .run import Outcome
 
-
-class Outcomes:
-    """Means over seeds, by method; NaN where a method was not run."""
-
-    def __init__(self, outcomes: Sequence[Outcome]):
-        self._by_method: dict[str, list[Outcome]] = {}
-        for outcome in outcomes:
-            self._by_method.setdefault(outcome.config.method.name, []).append(outcome)
-
-    def mean(self, method: str, section: str, name: str) -> float:
-        """Mean over seeds of `metrics[section][name]`."""
-        sections = [outcome.metrics.get(section) for outcome in self._by_method.get(method, [])]
-        values = [part[name] for part in sections if part is not None]
-        return float(np.mean(values)) if values else float("nan")
-
-    def ratio_to_optimum(self, method: str, label: str, low: float, high: float) -> float:
-        """Median over test samples with the label in [low, high] of error over conditional optimum."""
-        ratios: list[float] = []
-        for outcome in self._by_method.get(method, []):
-            if outcome.result.evaluation is None or outcome.test_data is None:
-                continue
-            label_values = outcome.test_data.labels[label]
-            chosen = (label_values >= low) & (label_values <= high)
-            ratios.extend(
-                outcome.result.evaluation.errors[chosen] / outcome.result.evaluation.optimal_errors[chosen]
-            )
-        return float(np.median(ratios)) if ratios else float("nan")
-
-    def largest_error(self, method: str, label: str) -> float:
-        """Largest absolute error at any point of the test sample with the smallest label, mean over seeds."""
-        found: list[float] = []
-        for outcome in self._by_method.get(method, []):
-            if outcome.result.evaluation is not None and outcome.test_data is not None:
-                sample = int(np.argmin(outcome.test_data.labels[label]))
-                error = outcome.result.evaluation.predictions[sample] - outcome.test_data.outputs[sample]
-                found.append(float(np.abs(error).max()))
-        return float(np.mean(found)) if found else float("nan")
-
-    def active_neurons(self, iteration: int) -> tuple[float, float, int]:
-        """Mean test errors after `iteration` iterations of active-neuron least squares and at its end; the end.
-
-        NaN where no run used it, or none was that long.
-        """
-        early, last, end = [], [], 0
-        for outcome in self._by_method.get("two-step", []):
-            path = outcome.folder / "anls.npz"
-            record = read_npz(path) if path.is_file() else {}
-            if record and record["iterations"].max() >= iteration:
-                order = np.argsort(record["iterations"])
-                iterations, errors = record["iterations"][order], record["test_errors"][order]
-                early.append(errors[np.searchsorted(iterations, iteration, side="right") - 1])
-                last.append(errors[-1])
-                end = int(iterations[-1])
-        return (float(np.mean(early)), float(np.mean(last)), end) if early else (float("nan"), float("nan"), 0)
+Measure = Callable[[Outcome], float | np.ndarray | None]
+"""A number of one run, or one for each of some samples; None where the run does not have it."""
 
 
-# Iterations of active-neuron least squares after which the paper sees no more progress.
-_SATURATED = 20
+@dc.dataclass(frozen=True)
+class Quantity:
+    """What is measured in the runs of a method, over all seeds: by default the mean."""
+
+    method: str
+    measure: Measure
+    average: Callable[[np.ndarray], np.floating] = np.mean
+
+    def of(self, outcomes: Sequence[Outcome]) -> float:
+        """The average; NaN where the method was not run."""
+        found = [self.measure(outcome) for outcome in outcomes if outcome.config.method.name == self.method]
+        values = np.hstack([np.empty(0), *(value for value in found if value is not None)])
+        return float(self.average(values)) if values.size else math.nan
+
+
+@dc.dataclass(frozen=True)
+class PaperClaim:
+    """A claim, and how it is tested: `holds` and the format string `ours` take the values of `quantities`.
+
+    `more` are further values for `ours`, which need not be known; {times} is the second value over the first.
+    """
+
+    claim: str
+    paper: str
+    quantities: tuple[Quantity, ...]
+    holds: Callable[..., bool]
+    ours: str = "{0:.2e} against {1:.2e}"
+    more: tuple[Quantity, ...] = ()
+
+    def test(self, outcomes: Sequence[Outcome]) -> Claim:
+        """The claim next to what was found; open where a method was not run."""
+        values, more = ([each.of(outcomes) for each in part] for part in (self.quantities, self.more))
+        if not np.isfinite(values).all():
+            return Claim(self.claim, self.paper, "not run", None)
+        ours = self.ours.format(*values, *more, times=values[-1] / values[0])
+        return Claim(self.claim, self.paper, ours, bool(self.holds(*values)))
 
 
 def check_claims(problem: str, outcomes: Sequence[Outcome]) -> list[Claim]:
-    """The paper's claims for one of its problems beside what was found."""
-    check = {
-        "nonlinear-conductivity": _nonlinear,
-        "discontinuous-conductivity": _discontinuous,
-        "multiple-inputs": _multiple,
-    }.get(problem)
-    return check(Outcomes(outcomes)) if check else []
+    """The paper's claims for one of its problems next to what was found."""
+    return [claim.test(outcomes) for claim in _CLAIMS.get(problem, ())]
 
 
-def _claim(claim: str, paper: str, ours: str, holds: bool | None, *needed: float) -> Claim:
-    is_known = all(np.isfinite(value) for value in needed)
-    return Claim(claim, paper, ours if is_known else "not run", bool(holds) if is_known else None)
+# -- quantities
 
 
-def _nonlinear(o: Outcomes) -> list[Claim]:
-    return _nonlinear_losses(o) + _nonlinear_errors(o)
+def _metric(section: str, name: str) -> Measure:
+    return lambda outcome: (outcome.metrics.get(section) or {}).get(name)
 
 
-def _nonlinear_losses(o: Outcomes) -> list[Claim]:
-    step1, overall = o.mean("two-step", "trunk", "loss"), o.mean("monolithic", "trunk", "loss")
-    names = ("two-step", "two-step-without-qr")
-    branch, plain = (o.mean(name, "branch", "loss") for name in names)
-    # Targets with and without QR differ in size. The paper compares the losses as they are, so the claim is about
-    # these; those relative to the targets say what would be fair.
-    relative, plain_relative = (o.mean(name, "branch", "relative_loss") for name in names)
-    return [
-        _claim(
+def _largest_error(outcome: Outcome) -> float | None:
+    """Largest absolute error at any point of the test sample with the smallest beta."""
+    evaluation = outcome.result.evaluation
+    if evaluation is None or outcome.test_data is None:
+        return None
+    sample = int(np.argmin(outcome.test_data.labels["beta"]))
+    return float(np.abs(evaluation.predictions[sample] - outcome.test_data.outputs[sample]).max())
+
+
+def _ratios_to_optimum(outcome: Outcome) -> np.ndarray | None:
+    """Errors over conditional optima of the test samples with beta from 3 to 10."""
+    evaluation = outcome.result.evaluation
+    if evaluation is None or outcome.test_data is None:
+        return None
+    beta = outcome.test_data.labels["beta"]
+    return (evaluation.errors / evaluation.optimal_errors)[(beta >= 3.0) & (beta <= 10.0)]
+
+
+_SATURATED = 20  # iterations of active-neuron least squares after which the paper sees no more progress
+
+
+def _active_neurons(name: str, iteration: float) -> Measure:
+    """The last value of an array of `anls.npz` up to an iteration, for runs that have at least 20 iterations."""
+
+    def measure(outcome: Outcome) -> float | None:
+        path = outcome.folder / "anls.npz"
+        record = read_npz(path) if path.is_file() else {}
+        if not record or record["iterations"].max() < _SATURATED:
+            return None
+        order = np.argsort(record["iterations"])
+        last = np.searchsorted(record["iterations"][order], iteration, side="right") - 1
+        return float(record[name][order][last])
+
+    return measure
+
+
+_METHODS = ("two-step", "two-step-without-qr", "monolithic")
+_LOSS, _, _VAN_LOSS = (Quantity(method, _metric("trunk", "loss")) for method in _METHODS)
+_BRANCH, _PLAIN_BRANCH, _ = (Quantity(method, _metric("branch", "loss")) for method in _METHODS)
+_RELATIVE, _PLAIN_RELATIVE, _ = (Quantity(method, _metric("branch", "relative_loss")) for method in _METHODS)
+_ERROR, _PLAIN_ERROR, _VAN_ERROR = (Quantity(method, _metric("test", "mean_relative_l2")) for method in _METHODS)
+_BEST, _, _VAN_BEST = (Quantity(method, _metric("test", "optimal_mean_relative_l2")) for method in _METHODS)
+_LARGEST, _, _VAN_LARGEST = (Quantity(method, _largest_error) for method in _METHODS)
+
+# -- claims
+
+_TIMES = "{0:.2e} against {1:.2e} ({times:.0f} times)"
+_CLAIMS = {
+    "nonlinear-conductivity": (
+        PaperClaim(
             "trunk loss two orders below the monolithic loss",
             "2.11e-07 against 1.84e-05 (87 times)",
-            f"{step1:.2e} against {overall:.2e} ({overall / step1:.0f} times)",
-            overall >= 50 * step1,
-            step1,
-            overall,
+            (_LOSS, _VAN_LOSS),
+            lambda loss, van: van >= 50 * loss,
+            _TIMES,
         ),
-        _claim(
+        # Targets with and without QR differ in size. The paper compares the losses as they are, so the claim is
+        # about these; those relative to the targets say what would be fair.
+        PaperClaim(
             "branch loss reaches the level of 1e-9 with QR, and no similar level without",
             "1e-09 with QR",
-            f"{branch:.2e} with, {plain:.2e} without (over the targets {relative:.1e}, {plain_relative:.1e})",
-            branch <= 3e-9 and plain >= 10 * branch,
-            branch,
-            plain,
+            (_BRANCH, _PLAIN_BRANCH),
+            lambda branch, plain: branch <= 3e-9 and plain >= 10 * branch,
+            "{0:.2e} with, {1:.2e} without (over the targets {2:.1e}, {3:.1e})",
+            more=(_RELATIVE, _PLAIN_RELATIVE),
         ),
-    ]
-
-
-def _nonlinear_errors(o: Outcomes) -> list[Claim]:
-    error, best = (o.mean("two-step", "test", f"{kind}mean_relative_l2") for kind in ("", "optimal_"))
-    plain_error = o.mean("two-step-without-qr", "test", "mean_relative_l2")
-    van, van_best = (o.mean("monolithic", "test", f"{kind}mean_relative_l2") for kind in ("", "optimal_"))
-    largest, van_largest = (o.largest_error(method, "beta") for method in ("two-step", "monolithic"))
-    return [
-        _claim(
+        PaperClaim(
             "without QR the errors are much higher and unstable",
             "see its figure",
-            f"{plain_error:.2e} against {error:.2e}",
-            plain_error >= 3 * error,
-            plain_error,
-            error,
+            (_PLAIN_ERROR, _ERROR),
+            lambda plain, error: plain >= 3 * error,
         ),
-        _claim(
+        PaperClaim(
             "two-step is close to its conditional optimum",
             "almost identical",
-            f"{error:.2e} against {best:.2e}",
-            error <= 2 * best,
-            error,
-            best,
+            (_ERROR, _BEST),
+            lambda error, best: error <= 2 * best,
         ),
-        _claim(
+        PaperClaim(
             "monolithic is close to its own conditional optimum",
             "similar",
-            f"{van:.2e} against {van_best:.2e}",
-            van <= 2 * van_best,
-            van,
-            van_best,
+            (_VAN_ERROR, _VAN_BEST),
+            lambda error, best: error <= 2 * best,
         ),
-        _claim(
+        PaperClaim(
             "the optimum of monolithic is much higher than that of two-step",
             "much higher",
-            f"{van_best:.2e} against {best:.2e}",
-            van_best >= 3 * best,
-            van_best,
-            best,
+            (_VAN_BEST, _BEST),
+            lambda van, best: van >= 3 * best,
         ),
-        _claim(
+        PaperClaim(
             "at the smallest test beta the absolute errors of two-step are ten times lower",
             "at least one order",
-            f"largest {largest:.2e} against {van_largest:.2e} ({van_largest / largest:.0f} times)",
-            van_largest >= 10 * largest,
-            largest,
-            van_largest,
+            (_LARGEST, _VAN_LARGEST),
+            lambda largest, van: van >= 10 * largest,
+            "largest " + _TIMES,
         ),
-    ]
-
-
-def _discontinuous(o: Outcomes) -> list[Claim]:
-    step1, overall = o.mean("two-step", "trunk", "loss"), o.mean("monolithic", "trunk", "loss")
-    best, van_best = (o.mean(method, "test", "optimal_mean_relative_l2") for method in ("two-step", "monolithic"))
-    error, van = (o.mean(method, "test", "mean_relative_l2") for method in ("two-step", "monolithic"))
-    ratio = o.ratio_to_optimum("two-step", "beta", 3.0, 10.0)
-    early, last, end = o.active_neurons(_SATURATED)
-    return [
-        _claim(
+    ),
+    "discontinuous-conductivity": (
+        PaperClaim(
             "monolithic loss stagnates near 1e-1 where the trunk loss reaches 1e-6",
             "1e-06 against 1e-01 after 10,000 iterations",
-            f"{step1:.2e} against {overall:.2e}",
-            overall >= 1e-2 and step1 <= 1e-5,
-            step1,
-            overall,
+            (_LOSS, _VAN_LOSS),
+            lambda loss, van: van >= 1e-2 and loss <= 1e-5,
         ),
-        _claim(
+        PaperClaim(
             "optimal errors of two-step ten times below those of monolithic",
             "roughly one order",
-            f"{best:.2e} against {van_best:.2e} ({van_best / best:.0f} times)",
-            van_best >= 5 * best,
-            best,
-            van_best,
+            (_BEST, _VAN_BEST),
+            lambda best, van: van >= 5 * best,
+            _TIMES,
         ),
-        _claim(
+        PaperClaim(
             "two-step is near its optimum for beta from 3 to 10",
             "almost identical",
-            f"median ratio {ratio:.1f}",
-            ratio <= 2,
-            ratio,
+            (Quantity("two-step", _ratios_to_optimum, np.median),),
+            lambda ratio: ratio <= 2,
+            "median ratio {0:.1f}",
         ),
-        _claim(
+        PaperClaim(
             "monolithic is far from its own optimum",
             "way off",
-            f"{van:.2e} against {van_best:.2e} ({van / van_best:.0f} times)",
-            van >= 3 * van_best,
-            van,
-            van_best,
+            (_VAN_BEST, _VAN_ERROR),
+            lambda best, error: error >= 3 * best,
+            "{1:.2e} against {0:.2e} ({times:.0f} times)",
         ),
-        _claim(
+        PaperClaim(
             "with active neurons the mean test error is saturated after 20 iterations",
             "saturated after 20 of 100",
-            f"{early:.2e} after {_SATURATED}, {last:.2e} after {end}",
-            early <= 1.5 * last,
-            early,
-            last,
+            (
+                Quantity("two-step", _active_neurons("test_errors", _SATURATED)),
+                Quantity("two-step", _active_neurons("test_errors", math.inf)),
+            ),
+            lambda early, last: early <= 1.5 * last,
+            "{0:.2e} after 20, {1:.2e} after {2:.0f}",
+            more=(Quantity("two-step", _active_neurons("iterations", math.inf)),),
         ),
-        _claim(
+        PaperClaim(
             "mean test error",
             "4.14e-04 against 1.48e-01",
-            f"{error:.2e} against {van:.2e}",
-            error <= 4.14e-4 and van >= 10 * error,
-            error,
-            van,
+            (_ERROR, _VAN_ERROR),
+            lambda error, van: error <= 4.14e-4 and van >= 10 * error,
         ),
-    ]
-
-
-def _multiple(o: Outcomes) -> list[Claim]:
-    step1, overall = o.mean("two-step", "trunk", "loss"), o.mean("monolithic", "trunk", "loss")
-    error, van = (o.mean(method, "test", "mean_relative_l2") for method in ("two-step", "monolithic"))
-    return [
-        _claim(
+    ),
+    "multiple-inputs": (
+        PaperClaim(
             "trunk loss reaches 1e-7 where the monolithic loss stagnates at 1e-4",
             "1e-07 against 1e-04",
-            f"{step1:.2e} against {overall:.2e}",
-            step1 <= 3e-7 and overall >= 100 * step1,
-            step1,
-            overall,
+            (_LOSS, _VAN_LOSS),
+            lambda loss, van: loss <= 3e-7 and van >= 100 * loss,
         ),
-        _claim(
+        PaperClaim(
             "mean test error of two-step far below that of monolithic",
             "2.9e-04 against 2.5e-03",
-            f"{error:.2e} against {van:.2e}",
-            error <= van / 5,
-            error,
-            van,
+            (_ERROR, _VAN_ERROR),
+            lambda error, van: error <= van / 5,
         ),
-    ]
+    ),
+}

@@ -4,13 +4,13 @@ import dataclasses as dc
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..auto import choose
 from ..clock import Clock
 from ..data.scattered_data import AnyData
 from ..distributed.mesh import use_devices
 from ..fields import TrunkResult
 from ..files.integrity import write_manifest
 from ..files.text_files import write_json
-from ..fitting import resolve
 from ..progress import Reporter, Silent
 from ..records import Claim
 from ..run_data import RunData, load_run_data
@@ -53,7 +53,7 @@ def compare(
         run_directory(folder, request, interval=first.checkpoint_seconds, resumes=resumes) as place,
     ):
         data = load_run_data(first.data, first.problem, reporter=reporter)
-        chosen = resolve(
+        chosen = choose(
             first.method,
             data,
             seed=first.seed,

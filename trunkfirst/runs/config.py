@@ -73,12 +73,16 @@ def _with_trunk_kind(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"method": method | {"trunk": {"kind": "network"} | trunk}}
 
 
+def with_whole_path(config: RunConfig) -> RunConfig:
+    """The configuration with the whole path of its data file, for use in another folder."""
+    if config.data.file is None:
+        return config
+    return dc.replace(config, data=dc.replace(config.data, file=str(Path(config.data.file).resolve())))
+
+
 def config_values(config: RunConfig) -> dict[str, Any]:
-    """The configuration as plain values, its data file with the whole path, for use in another folder."""
-    values = to_values(config)
-    if config.data.file is not None:
-        values["data"]["file"] = str(Path(config.data.file).resolve())
-    return values
+    """The configuration as plain values, its data file with the whole path."""
+    return to_values(with_whole_path(config))
 
 
 def load_config(path: Path) -> RunConfig:

@@ -24,8 +24,8 @@ from ..problems.problem import AbstractExactProblem
 from ..progress import Reporter, Silent
 from ..run_data import RunData, load_run_data
 from ..stream import samples_in_memory
-from ..theory.assumptions import Assumption, check_assumptions
-from ..theory.remedies import Diagnosis, Evidence, diagnose, gather_evidence
+from ..theory.assumptions import check_assumptions
+from ..theory.remedies import diagnose, gather_evidence
 from ..training_summary import sample_count
 from .config import RunConfig, load_config
 
@@ -58,19 +58,8 @@ class Case:
         return not np.array_equal(self.test.points, self.at_sensors.points)
 
 
-@dc.dataclass(frozen=True, eq=False)
-class Diagnosed:
-    """The diagnosis of a run; `numbers` is the content of `diagnosis.json`."""
-
-    case: Case
-    evidence: Evidence
-    diagnosis: Diagnosis
-    assumptions: list[Assumption]
-    numbers: dict[str, Any]
-
-
-def diagnose_run(folder: Path, *, data: Path | None = None, reporter: Reporter | None = None) -> Diagnosed:
-    """Find out where the error of a run comes from; writes `diagnosis.json` and `diagnosis.npz` into its folder.
+def diagnose_run(folder: Path, *, data: Path | None = None, reporter: Reporter | None = None) -> dict[str, Any]:
+    """Find out where the error of a run comes from; return and write `diagnosis.json`, write `diagnosis.npz`.
 
     `data` is a file with the same inputs at finer points. Without one, problems of this library are evaluated on a
     finer grid, and other data at their own points.
@@ -84,11 +73,10 @@ def diagnose_run(folder: Path, *, data: Path | None = None, reporter: Reporter |
         finer_training=case.finer_training,
         nearest=case.nearest,
     )
-    diagnosis = diagnose(evidence)
     assumptions = check_assumptions(case.operator, case.test, case.at_sensors, case.training)
     numbers = {
         "budget": evidence.budget.summary(),
-        "improve": diagnosis.summary(),
+        "improve": diagnose(evidence).summary(),
         "assumptions": {each.name: {"value": each.value, "meaning": each.meaning} for each in assumptions},
         "points": {
             "evaluation": len(case.test.points),
@@ -100,7 +88,7 @@ def diagnose_run(folder: Path, *, data: Path | None = None, reporter: Reporter |
     }
     write_npz(folder / "diagnosis.npz", {**evidence.budget.parts(), "size_squared": evidence.budget.size})
     write_json(folder / "diagnosis.json", numbers)
-    return Diagnosed(case, evidence, diagnosis, assumptions, numbers)
+    return numbers
 
 
 def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | None = None) -> Case:
@@ -167,8 +155,8 @@ class _Run:
         split = self.prepared.split
         max_samples = max(1, _MAX_FLOATS // (points * self.data.channels))
         test = split.test[:: math.ceil(len(split.test) / max_samples)]
-        training = split.train if self.prepared.holds_validation else np.union1d(split.train, split.validation)
-        return _Rows(test, training, training[nearest_samples(self.data.take(test), self.data.take(training))])
+        nearest = nearest_samples(self.data.take(test), self.data.take(split.train))
+        return _Rows(test, split.train, split.train[nearest])
 
     def case(self, rows: _Rows, finer: OperatorData, places: Rows, finer_training: Rows, where: str) -> Case:
         """`places` holds the row in `finer` of every sample of the run, -1 for none."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..checkpoints import (
+    LOCK,
     is_keeping_checkpoints,
     journal_files,
     keep_checkpoints,
@@ -67,6 +68,7 @@ def run_directory(
             yield own
         return
     if not resumes:
+        _remove_unbegun(folder)
         prepare_directory(folder)
     text, checkpoints = to_json(request), folder / CHECKPOINTS
     with lock_folder(folder), _sigterm_raises():
@@ -87,6 +89,16 @@ def run_directory(
                     _remove_files(folder)
             raise
         shutil.rmtree(checkpoints)
+
+
+def _remove_unbegun(folder: Path) -> None:
+    """Remove what a process leaves that is killed before it has written its request: a lock, empty checkpoints."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
+    checkpoints = folder / CHECKPOINTS
+    if not names or names - {CHECKPOINTS, LOCK} or (checkpoints / _REQUEST).exists() or journal_files(checkpoints):
+        return
+    with lock_folder(folder):
+        shutil.rmtree(checkpoints, ignore_errors=True)
 
 
 def _remove_files(folder: Path) -> None:
@@ -134,7 +146,7 @@ def read_request(folder: Path) -> dict[str, Any] | None:
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return None
     if not path.is_file():
-        raise UsageError(f"{folder} holds nothing to resume: {path} is missing")
+        raise UsageError(f"{folder} holds nothing to resume: {path} is missing; start it with its command")
     request = read_json(path)
     if not isinstance(request, dict):
         raise UsageError(f"{path} does not say what to do")
@@ -173,9 +185,14 @@ def _make(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _sigterm_raises() -> Generator[None]:
-    """SIGTERM raises `Terminated`, as Ctrl-C raises KeyboardInterrupt; only the main thread can have handlers."""
+    """SIGTERM raises `Terminated`, as Ctrl-C raises KeyboardInterrupt; only the main thread can have handlers.
+
+    A second one ends the process at once: an exception in the middle of the clean-up of the first could reach the
+    shutdown of the interpreter, which crashes while XLA computes.
+    """
 
     def stop(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise_interrupt(Terminated())
 
     if threading.current_thread() is not threading.main_thread():

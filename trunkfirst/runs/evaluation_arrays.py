@@ -16,6 +16,7 @@ _WORST = 3
 def evaluation_arrays(problem: str | None, evaluation: Evaluation, test: AnyData) -> dict[str, np.ndarray]:
     """Errors of all test samples, one example and the worst samples, as written to `evaluation.npz`."""
     example = _example(problem, test)
+    cells = test.triangles if isinstance(test, OperatorData) else None
     return EvaluationRecord(
         errors=evaluation.errors,
         optimal_errors=evaluation.optimal_errors,
@@ -27,7 +28,7 @@ def evaluation_arrays(problem: str | None, evaluation: Evaluation, test: AnyData
         **_worst(evaluation, test),
         labels=test.labels,
         reference_errors=evaluation.reference_errors,
-        triangles=test.triangles if isinstance(test, OperatorData) else None,
+        triangles=None if cells is None or cells.shape[1] != 3 else cells,
     ).arrays()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..auto import choose
 from ..clock import Clock
 from ..data.operator_data import Split
 from ..data.scattered_data import AnyData, ScatteredData
@@ -16,7 +17,6 @@ from ..errors import DataError, UsageError
 from ..evaluation import evaluate
 from ..fields import TrunkResult
 from ..files.text_files import read_json
-from ..fitting import resolve
 from ..networks.operator import Operator, load
 from ..progress import Reporter, Silent
 from ..run_data import DataSettings, RunData, read_samples, split_data
@@ -80,7 +80,7 @@ def add_samples(
         data = _split_joined(_read(old_settings), _read(config.data), old_settings, config.data)
         if not keeps_trunk:
             return run(config, place, data=data, reporter=reporter)
-        chosen = resolve(config.method, data, seed=config.seed, clock=Clock(config.minutes), reporter=reporter)
+        chosen = choose(config.method, data, seed=config.seed, clock=Clock(config.minutes), reporter=reporter)
         trunk = _kept_trunk(chosen.method, load(earlier), data)
         return run(config, place, data=data, chosen=chosen, trunk_result=trunk, reporter=reporter)
 
@@ -93,7 +93,7 @@ def _split_joined(old: AnyData, new: AnyData, before: DataSettings, now: DataSet
         for part in ("train", "validation", "test")
     }
     seconds = first.seconds + second.seconds
-    return RunData(joined(old, new), Split(**parts), seconds, now.split_seed, now.hold_validation)
+    return RunData(joined(old, new), Split(**parts), seconds, now.split_seed)
 
 
 def _read(settings: DataSettings) -> AnyData:
@@ -110,7 +110,7 @@ def _kept_trunk(method: Any, operator: Operator, data: RunData) -> TrunkResult:
     if operator.trunk.depends_on_input:
         raise UsageError("a trunk that moves belongs to the encoder it was trained with; fit all samples anew")
     with jax.enable_x64(True):
-        return reuse_trunk(operator.trunk, method.encode(data.for_training).fields)
+        return reuse_trunk(operator.trunk, method.encode(data.train).fields)
 
 
 def is_still_good(operator: Operator, old: AnyData, new: AnyData, earlier: Path, reporter: Reporter) -> bool:

@@ -241,7 +241,7 @@ def measured_outputs(operator: Operator, outputs: np.ndarray) -> Float[np.ndarra
 
 def _input_case(folder: Path) -> _Case:
     prepared = _prepared(folder)
-    training = prepared.for_training
+    training = prepared.train
     weights = [f.sensor_weights for f in training.inputs.values()]
     known = None if any(w is None for w in weights) else np.concatenate([w for w in weights if w is not None])
     found = input_modes(training.flat_inputs, weights=known)

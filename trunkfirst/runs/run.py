@@ -20,7 +20,6 @@ from ..files.text_files import read_json, to_json, write_json, write_text
 from ..fitting import FitResult, train
 from ..method import AbstractMethod
 from ..networks.branches import Branch
-from ..networks.layers import Perceptron
 from ..networks.operator import Operator, save
 from ..progress import Reporter, Silent
 from ..regressors.active_neurons import ActiveNeurons
@@ -29,7 +28,7 @@ from ..search import Chosen
 from ..settings import to_toml
 from ..training_summary import write_summary
 from ..two_step import TwoStep
-from .config import RunConfig, config_values
+from .config import RunConfig, config_values, with_whole_path
 from .directory import check_same_data, environment, run_directory
 from .evaluation_arrays import evaluation_arrays
 
@@ -64,6 +63,7 @@ def run(
     written like any other, with the status "diverged". An interrupted run continues with `resumes=True` and the
     same arguments.
     """
+    config = with_whole_path(config)  # as after `resume`, which may be called in another folder
     request = {"command": "run", "config": config_values(config)}
     reporter = reporter or Silent()
     with (
@@ -193,12 +193,7 @@ class BranchRecorder:
         if not isinstance(method, TwoStep) or not isinstance(method.branch, ActiveNeurons):
             return method
         self._is_watching = True
-
-        def keep(iteration: int, branch: Perceptron) -> None:
-            if iteration:
-                self._kept[iteration] = branch
-
-        return dc.replace(method, branch=dc.replace(method.branch, on_branch=keep))
+        return dc.replace(method, branch=dc.replace(method.branch, on_branch=self._kept.__setitem__))
 
     def write(self, path: Path, result: FitResult, test: OperatorData) -> None:
         """Write iterations, branch losses and mean test errors; nothing where nothing was recorded."""

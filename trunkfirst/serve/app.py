@@ -10,6 +10,7 @@ import html
 import itertools
 import json
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -27,10 +28,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import DataError, TrunkfirstError
 from ..exporters.explorer import explorer_page
 from .openapi import openapi
-from .predictor import Predictor
-from .requests import JSON, NPZ, OUTSIDE, Limits, Refused, json_of, read_request, write_answer
+from .predictor import Predictor, Proceed
+from .requests import JSON, NPZ, OUTSIDE, Asked, Limits, Refused, is_loopback, json_of, read_request, write_answer
 
-_LOOPBACK_NAMES = (b"localhost", b"127.0.0.1", b"[::1]")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 # The explorer contains its script, style and pictures.
 _INLINE = "; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
@@ -66,16 +66,25 @@ def make_app(folder: Path, *, limits: Limits, token: str | None = None, is_local
     handlers: dict[Any, Any] = {Refused: _on_refused, HTTPException: _on_http_error, Exception: _on_fault}
     inner = Starlette(routes=routes, exception_handlers=handlers)
     inner.router.redirect_slashes = False
-    return Guard(inner, metrics, frozenset(route.path for route in routes), token, is_local)
+    paths = frozenset(route.path for route in routes)
+    return Guard(inner, metrics, paths, token, is_local=is_local, head_bytes=limits.head_bytes)
 
 
 class Guard:
     """Checks the Host header and the token, adds headers to every answer, and counts the answers."""
 
     def __init__(
-        self, app: ASGIApp, metrics: "Metrics", paths: frozenset[str], token: str | None, is_local: bool
+        self,
+        app: ASGIApp,
+        metrics: "Metrics",
+        paths: frozenset[str],
+        token: str | None,
+        *,
+        is_local: bool,
+        head_bytes: int,
     ) -> None:
-        self._app, self.metrics, self._paths, self._is_local = app, metrics, paths, is_local
+        self._app, self.metrics, self._paths = app, metrics, paths
+        self._is_local, self._head_bytes = is_local, head_bytes
         self._token = None if token is None else token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,10 +111,15 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         """A web page can make another host name resolve to this machine, but cannot send our own name."""
+        lengths = [len(name) + len(value) + 4 for name, value in scope["headers"]]
+        if sum(lengths) + len(scope.get("raw_path", b"")) + len(scope["query_string"]) > self._head_bytes:
+            return _error(
+                431, f"path and headers have more than {self._head_bytes:,} bytes", {"connection": "close"}
+            )
         headers: dict[bytes, bytes] = dict(scope["headers"])
         host = headers.get(b"host", b"")
         name = host if host.endswith(b"]") else host.rpartition(b":")[0] or host
-        if self._is_local and name.lower() not in _LOOPBACK_NAMES:
+        if self._is_local and not is_loopback(name.decode("latin-1").lower().strip("[]")):
             return _error(421, "this server answers to localhost alone; the Host header names another")
         if self._token is None or scope["path"] == "/healthz":
             return None
@@ -128,14 +142,14 @@ class _Endpoints:
 
     def __init__(self, folder: Path, predictor: Predictor, metrics: "Metrics", limits: Limits):
         self._folder, self._predictor, self._metrics, self._limits = folder, predictor, metrics, limits
-        self._pool = concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1), "predict")
-        self._pending = 0
+        # Large requests have a thread of their own, so that small ones need not wait for them.
+        self._quick = _Queue(max(1, min(4, os.cpu_count() or 1) - 1), limits.waiting)
+        self._slow = _Queue(1, limits.large_waiting)
         self._page: bytes | None = None
 
     async def page(self, request: Request) -> Response:
-        del request
         if self._page is None:
-            self._page = await self._in_thread(_explorer, self._folder)
+            self._page = await self._slow.run(request, lambda _: _explorer(self._folder))
         return Response(self._page, media_type="text/html")
 
     async def predict(self, request: Request) -> Response:
@@ -143,7 +157,11 @@ class _Endpoints:
         if kind not in (JSON, NPZ):
             raise Refused(415, f"Content-Type is {kind[:60]!a}; expected {JSON} or {NPZ}")
         body = await _read_body(request, self._limits)
-        answer, points = await self._in_thread(self._answer, body, kind)
+        shapes, limits = self._predictor.shapes, self._limits
+        queue = self._quick if len(body) <= limits.small_bytes else self._slow
+        asked = await queue.run(request, lambda _: read_request(body, kind, shapes, limits))
+        queue = queue if asked.numbers <= limits.small_numbers else self._slow
+        answer, points = await queue.run(request, lambda proceed: self._answer(asked, kind, proceed))
         self._metrics.points += points
         return Response(answer, media_type=kind)
 
@@ -151,23 +169,52 @@ class _Endpoints:
         del request
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
-    def _answer(self, body: bytes, kind: str) -> tuple[bytes, int]:
-        asked = read_request(body, kind, self._predictor.shapes, self._limits)
+    def _answer(self, asked: Asked, kind: str, proceed: Proceed) -> tuple[bytes, int]:
+        extrapolate = asked.extrapolate
         try:
-            prediction = self._predictor(asked.inputs, asked.points, extrapolate=asked.extrapolate)
+            prediction = self._predictor(asked.inputs, asked.points, extrapolate=extrapolate, proceed=proceed)
         except DataError as error:
             raise Refused(422, str(error), code=OUTSIDE) from error
         samples, count = prediction.outputs.shape[:2]
-        return write_answer(prediction, kind), samples * count
+        return write_answer(prediction, kind, proceed), samples * count
 
-    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        if self._pending >= self._limits.waiting:
+
+class _Queue:
+    """Threads with a bounded queue. What nobody waits for any more is dropped."""
+
+    def __init__(self, threads: int, waiting: int):
+        self._pool = concurrent.futures.ThreadPoolExecutor(threads, "predict")
+        self._free = threading.Semaphore(waiting)
+
+    async def run(self, request: Request, compute: Callable[[Proceed], T]) -> T:
+        """What `compute` returns. It calls its argument now and then, which ends it once the client has gone."""
+        if not self._free.acquire(blocking=False):
             raise Refused(503, "too many predictions are waiting; try again", {"retry-after": "1"})
-        self._pending += 1
+        is_abandoned = threading.Event()
+        gone = Refused(400, "the client has closed the connection")
+
+        def proceed() -> None:
+            if is_abandoned.is_set():
+                raise gone
+
+        future = self._pool.submit(compute, proceed)
+        future.add_done_callback(lambda _: self._free.release())
+        answer, leaving = asyncio.wrap_future(future), asyncio.ensure_future(_disconnected(request))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+            await asyncio.wait([answer, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise gone
+            return answer.result()
         finally:
-            self._pending -= 1
+            leaving.cancel()
+            is_abandoned.set()
+            answer.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client closes the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        await asyncio.sleep(0)  # a server that repeats the end of the body must not stop all others
 
 
 def _fixed(content: str) -> Callable[[Request], Any]:

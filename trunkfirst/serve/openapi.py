@@ -20,7 +20,7 @@ _HEAD = {
 }
 _STRICT = ConfigDict(extra="forbid")
 _BINARY = {"type": "string", "format": "binary"}
-_EVERYWHERE, _PREDICT = (401, 421, 503), (400, 401, 408, 413, 415, 421, 422, 503)
+_EVERYWHERE, _PREDICT = (401, 421, 431, 503), (400, 401, 408, 413, 415, 421, 422, 431, 503)
 
 
 def openapi(shapes: Shapes, limits: Limits, *, has_token: bool) -> dict[str, Any]:

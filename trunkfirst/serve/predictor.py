@@ -6,8 +6,9 @@ the training points is a table, computed once.
 """
 
 import dataclasses as dc
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -21,6 +22,13 @@ LEVEL = 0.9
 """The confidence of the intervals."""
 _SAMPLES, _POINTS = 64, 1024  # rows in a block: the hidden layers fit the cache, and memory is bounded
 _FAR = 1e100  # far outside of any training inputs, but its square is still finite
+
+
+Proceed: TypeAlias = Callable[[], None]
+
+
+def always() -> None:
+    """Proceed with whatever is computed."""
 
 
 @dc.dataclass(frozen=True)
@@ -86,23 +94,29 @@ class Predictor:
         points: Float[np.ndarray, "points coordinates"] | None = None,
         *,
         extrapolate: bool = False,
+        proceed: Proceed = always,
     ) -> Prediction:
         """Outputs of `inputs` at `points`, by default the training points; not finite where a logarithm has none.
 
-        Raises a `DataError` for points outside the training domain, unless `extrapolate`.
+        Raises a `DataError` for points outside the training domain, unless `extrapolate`. `proceed` is called
+        before every block of work; what it raises ends the prediction.
         """
         if points is not None and not extrapolate:
             domain = self._operator.domain
             assert domain is not None
             domain.refuse(points, self._operator.is_outside(points), 'send "extrapolate": true')
-        places = self._training if points is None else self._places(points)
+        places = self._training if points is None else self._places(points, proceed)
+        blocks = _blocks(inputs, _SAMPLES, proceed)
         with np.errstate(all="ignore"):
-            outputs = np.concatenate([self._fields(block, places) for block in _blocks(inputs, _SAMPLES)])
-        return Prediction(outputs, self._is_outlier(inputs), places.half_width, places.is_outside)
+            found = [(self._fields(block, places), self._is_outlier(block)) for block in blocks]
+        outputs, marks = zip(*found, strict=True)
+        is_outlier = None if self._memory.novelty is None else np.concatenate(marks)
+        return Prediction(np.concatenate(outputs), is_outlier, places.half_width, places.is_outside)
 
-    def _places(self, points: Float[np.ndarray, "points coordinates"]) -> _Places:
+    def _places(self, points: Float[np.ndarray, "points coordinates"], proceed: Proceed = always) -> _Places:
+        blocks = _blocks(points, _POINTS, proceed)
         with np.errstate(all="ignore"):
-            basis = [self._graph.basis.evaluate(self._values(points=block)) for block in _blocks(points, _POINTS)]
+            basis = [self._graph.basis.evaluate(self._values(points=block)) for block in blocks]
         known, is_outside = self._memory.intervals, self._operator.is_outside(points)
         half_width = None if known is None else known.half_width(np.clip(points, -_FAR, _FAR), LEVEL)
         # Infinite if there were too few samples to calibrate it.
@@ -125,5 +139,7 @@ class Predictor:
         return None if known is None else known.is_outlier(inputs)
 
 
-def _blocks(rows: np.ndarray, size: int) -> list[np.ndarray]:
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
+def _blocks(rows: np.ndarray, size: int, proceed: Proceed) -> Iterator[np.ndarray]:
+    for start in range(0, len(rows), size):
+        proceed()
+        yield rows[start : start + size]

@@ -2,6 +2,7 @@
 
 import dataclasses as dc
 import io
+import ipaddress
 import json
 import tempfile
 from pathlib import Path
@@ -12,7 +13,7 @@ from jaxtyping import Float
 
 from ..errors import CorruptFileError
 from ..files.npz import read_npz
-from .predictor import LEVEL, Prediction, Shapes
+from .predictor import LEVEL, Prediction, Proceed, Shapes, always
 
 JSON, NPZ = "application/json", "application/x-npz"
 OUTSIDE = "outside_domain"
@@ -33,6 +34,11 @@ class Limits:
     """samples x points x channels; 422."""
     rows: int = 100_000
     """Of inputs and of points; 422."""
+    head_bytes: int = 16 * 2**10
+    """Of path and headers; 431."""
+    small_bytes: int = 64 * 2**10
+    small_numbers: int = 100_000
+    """A request beyond one of these waits in a queue of its own, and does not delay the others."""
     # in time
     head_seconds: float = 10.0
     body_seconds: float = 20.0
@@ -42,9 +48,18 @@ class Limits:
     """For running requests when the server is stopped."""
     # at the same time
     waiting: int = 16
-    """Predictions running and waiting; 503."""
+    large_waiting: int = 4
+    """Predictions running and waiting, small ones and large ones; 503."""
     connections: int = 64
     """503."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can be reached under `host`: localhost, or a loopback address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Refused(Exception):  # noqa: N818  (it is an answer, not a fault)
@@ -64,6 +79,8 @@ class Asked:
     inputs: Float[np.ndarray, "samples sensors"]
     points: Float[np.ndarray, "points coordinates"] | None
     extrapolate: bool
+    numbers: int
+    """samples x points x channels, or the numbers of inputs and points if these are more."""
 
 
 def read_request(body: bytes, kind: str, shapes: Shapes, limits: Limits) -> Asked:
@@ -80,12 +97,13 @@ def read_request(body: bytes, kind: str, shapes: Shapes, limits: Limits) -> Aske
     if count > limits.numbers:
         raise Refused(422, f"{count:,} numbers are asked for; at most {limits.numbers:,} in one request")
     inputs = _joined({name: _numbers(name, array) for name, array in found.items()}, shapes)
+    count = max(count, inputs.size)
     if points is None:
-        return Asked(inputs, None, extrapolate)
+        return Asked(inputs, None, extrapolate, count)
     points = _numbers("points", points)
     if points.shape[1] != shapes.coordinates:
         raise Refused(422, f"points: expected shape (any, {shapes.coordinates}), got {points.shape}")
-    return Asked(inputs, points, extrapolate)
+    return Asked(inputs, points, extrapolate, max(count, points.size))
 
 
 def _expected(shapes: Shapes) -> str:
@@ -226,16 +244,16 @@ def _word(name: str) -> str:
 # -- answers
 
 
-def write_answer(prediction: Prediction, kind: str) -> bytes:
+def write_answer(prediction: Prediction, kind: str, proceed: Proceed = always) -> bytes:
     """The body of an answer, in the format `kind`. Raises `Refused` if an output is not finite."""
     if not (is_good := np.isfinite(prediction.outputs)).all():
         sample, point = np.argwhere(~is_good)[0][:2]
         raise Refused(422, f"the operator has no finite output for sample {sample} at point {point}")
-    return _to_json(prediction) if kind == JSON else _to_npz(prediction)
+    return _to_json(prediction, proceed) if kind == JSON else _to_npz(prediction)
 
 
-def _to_json(prediction: Prediction) -> bytes:
-    parts = {"outputs": json_of(prediction.outputs)}
+def _to_json(prediction: Prediction, proceed: Proceed) -> bytes:
+    parts = {"outputs": json_of(prediction.outputs, proceed)}
     parts |= {name: json.dumps(array.tolist()) for name, array in _outliers(prediction).items()}
     if prediction.half_width is not None:
         # JSON has no NaN, which stands for no interval
@@ -244,12 +262,13 @@ def _to_json(prediction: Prediction) -> bytes:
     return ("{" + ", ".join(f'"{name}": {text}' for name, text in parts.items()) + "}").encode()
 
 
-def json_of(array: np.ndarray) -> str:
+def json_of(array: np.ndarray, proceed: Proceed = always) -> str:
     """Nested lists of numbers with all digits, written in pieces."""
+    proceed()
     if array.size <= _BLOCK:
         return json.dumps(array.tolist())
     if array.ndim > 1:
-        return "[" + ", ".join(map(json_of, array)) + "]"
+        return "[" + ", ".join(json_of(part, proceed) for part in array) + "]"
     pieces = (json.dumps(array[i : i + _BLOCK].tolist())[1:-1] for i in range(0, len(array), _BLOCK))
     return "[" + ", ".join(pieces) + "]"
 

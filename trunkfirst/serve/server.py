@@ -1,7 +1,6 @@
 """The server process: one operator over HTTP, for this machine alone unless a token is set."""
 
 import importlib.util
-import ipaddress
 import signal
 import socket
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError, UsageError, ValueRangeError
-from .requests import Limits
+from .requests import Limits, is_loopback
 
 if TYPE_CHECKING:
     import uvicorn
@@ -35,7 +34,7 @@ def serve(
     if not all(map(importlib.util.find_spec, ("starlette", "uvicorn"))):
         raise MissingExtraError("the server", "starlette and uvicorn", "serve")
     limits = limits or Limits()
-    is_local = _is_loopback(host)
+    is_local = is_loopback(host)
     _check(host, token, limits, is_local=is_local)
     with _listen(host, port) as listening:
         from .app import make_app
@@ -84,13 +83,6 @@ def _check(host: str, token: str | None, limits: Limits, *, is_local: bool) -> N
         raise UsageError(f"the token needs at least {_SHORTEST_TOKEN} printable ASCII characters")
     if token is not None and token != token.strip():
         raise UsageError("the token begins or ends with a space")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _listen(host: str, port: int) -> socket.socket:

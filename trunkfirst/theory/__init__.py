@@ -1,1 +1,1 @@
-"""The paper's theory, built and measured: networks of its proofs, sensors, assumptions and bound."""
+"""The paper's theory, measured: sensors, assumptions, rates, the bound, and what to improve."""

@@ -16,8 +16,7 @@ from ..errors import DataError, TrunkfirstError
 from ..evaluation import predict_at
 from ..networks.layers import Perceptron
 from ..networks.operator import Operator
-from .estimates import coefficient_lipschitz, fill_distances, operator_lipschitz, sensor_gaps
-from .interpolation import branch_lipschitz
+from .estimates import branch_lipschitz, coefficient_lipschitz, fill_distances, operator_lipschitz, sensor_gaps
 from .optimal_sensors import christoffel, sensor_condition
 from .rates import Decay, best_basis, n_term_decay, truncate
 

@@ -11,12 +11,25 @@ from jaxtyping import Float, Int
 from scipy.spatial.distance import pdist
 
 from ..data.array_checks import evenly
-from ..errors import ValueRangeError
+from ..errors import UsageError, ValueRangeError
+from ..networks.layers import Perceptron
 from .rates import Ladder, normalised_weights
 
 _MAX_SAMPLES, _MAX_SAMPLES_IN_PAIRS = 4000, 1000
 # Floats in memory at once.
 _BLOCK = 4_000_000
+
+# Upper bounds of |sigma'| for every activation.
+MAX_SLOPES = {
+    "relu": 1.0,
+    "tanh": 1.0,
+    "sine": 1.0,
+    "softplus": 1.0,
+    "elu": 1.0,
+    "sigmoid": 0.25,
+    "gelu": 1.13,
+    "silu": 1.1,
+}
 
 Inputs = Float[np.ndarray, "samples sensors"]
 SensorWeights = Float[np.ndarray, " sensors"]
@@ -84,6 +97,27 @@ def coefficient_lipschitz(
     chosen = _evenly(len(inputs), _MAX_SAMPLES_IN_PAIRS)
     f = inputs[chosen] * np.sqrt(normalised_weights(sensor_weights, inputs.shape[1], name="sensor_weights"))
     return _steepest(f, coefficients[chosen], np.broadcast_to(np.arange(len(f)), (len(f), len(f))))
+
+
+def branch_lipschitz(branch: Perceptron, *, sensor_weights: SensorWeights | None = None) -> float:
+    """L_sigma L_c with L_c = sum_l |gamma_l| |w_l|: |c(f) - c(g)| is at most this times |f - g|.
+
+    For a branch c(f) = sum_l gamma_l sigma(<w_l, f> + beta_l) + constant. |f|^2 = sum_j omega_j f_j^2 with sensor
+    weights that are scaled to sum to 1 (None: equal ones), and |w| is the dual norm (sum_j w_j^2 / omega_j)^(1/2).
+    The Euclidean |w| that the paper prints (assmpt-branch) does not bound the slope; for equal weights it is
+    smaller by the root of the number of sensors. Infinite where the branch depends on a sensor of weight zero.
+    Raises `UsageError` for any other number of layers.
+    """
+    if len(branch.weights) != 2:
+        raise UsageError(
+            f"the branch has the widths {branch.architecture}; L_c is defined for two layers (one hidden)"
+        )
+    w, gamma = (np.asarray(W, float) for W in branch.weights)
+    omega = normalised_weights(sensor_weights, w.shape[1], name="sensor_weights")
+    if (w[:, omega == 0] != 0).any():
+        return float("inf")
+    duals = np.linalg.norm(w[:, omega > 0] / np.sqrt(omega[omega > 0]), axis=1)
+    return MAX_SLOPES[branch.activation] * float(np.linalg.norm(gamma, axis=0) @ duals)
 
 
 def _steepest(f: np.ndarray, values: np.ndarray, others: Int[np.ndarray, "samples others"]) -> float:

@@ -17,18 +17,33 @@ function affine(start, row, matrix) {
   return result;
 }
 
+// How unlike all training inputs an input is, as Novelty in Python; above 1 for an outlier.
+function makeOutlierScore(novelty, trained) {
+  const [centre, spread, location, scale] = ["centre", "spread", "location", "scale"].map((name) => unpack(novelty[name]).data);
+  const matrix = unpack(novelty.matrix), inverse = unpack(novelty.inverse);
+  const centred = (inputs) => inputs.map((x, i) => x - centre[i]);
+  const coordinates = (row) => affine(new Float64Array(matrix.shape[1]), row, matrix);
+  const norm = (row) => Math.sqrt(row.reduce((sum, x) => sum + x * x, 0));
+  const places = trained.map((inputs) => coordinates(centred(inputs)).subarray(0, novelty.near));
+  return (inputs) => {
+    const row = centred(inputs), steps = row.map((x, i) => x / spread[i]), here = coordinates(row);
+    const squares = places.map((there) => there.reduce((sum, z, k) => sum + (z - here[k]) ** 2, 0));
+    const rest = affine(row, here.map((z) => -z), inverse);
+    const highest = steps.reduce((a, b) => Math.max(a, b)), lowest = steps.reduce((a, b) => Math.min(a, b));
+    const measures = [highest, -lowest, norm(here), Math.sqrt(Math.min(...squares)), norm(rest)];
+    return Math.max(...measures.map((measure, k) => (measure - location[k]) / scale[k])) / novelty.limit;
+  };
+}
+
 function makeModel(content) {
   const base = unpack(content.base).data, shapes = unpack(content.shapes);
   const table = unpack(content.table), seen = unpack(content.seen);
   const { offset, scale, isPositive } = content.output;
   const [rank, points] = table.shape;
   const [rows, sliders] = seen.shape;
-  const familiarity = { offset: unpack(content.familiarity.offset).data, matrix: unpack(content.familiarity.matrix) };
-  const place = (values) => affine(familiarity.offset, values, familiarity.matrix);
   const seenRow = (row) => seen.data.subarray(row * sliders, (row + 1) * sliders);
-  const places = Array.from({ length: rows }, (_, row) => place(seenRow(row)));
-
   const inputsOf = (values) => affine(base, values, shapes);
+  const outlierScore = makeOutlierScore(content.novelty, Array.from({ length: rows }, (_, row) => inputsOf(seenRow(row))));
   const coefficientsOf = (inputs) => operator.coefficients(np.array([1, inputs.length], inputs)).data;
 
   // Functions that depend on the input have no table: the operator computes them at all points.
@@ -57,13 +72,6 @@ function makeModel(content) {
   function valueAt(coefficients, point, channel) {
     const at = np.array([1, point.length], point);
     return operator.outputs(np.array([1, coefficients.length], coefficients), operator.basis(at), at).data[channel];
-  }
-
-  // The distance to the nearest training input, relative to the largest distance between neighbours in training.
-  function outlierScore(values) {
-    const here = place(values);
-    const squares = places.map((there) => there.reduce((sum, z, k) => sum + (z - here[k]) ** 2, 0));
-    return Math.sqrt(Math.min(...squares)) / (content.familiarity.distance || 1);
   }
 
   return { inputsOf, coefficientsOf, fieldOf, valueAt, outlierScore, seenRow, rows, sliders };

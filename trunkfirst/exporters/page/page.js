@@ -142,7 +142,7 @@ function showControls(sliders, { state, field }, content, model, trained) {
   byId("steady").checked = state.steady;
   const all = content.groups.flatMap((group) => group.sliders);
   const names = all.filter((slider, k) => isOutside(slider, state.values[k])).map(({ name }) => name);
-  const isInside = names.length === 0 && model.outlierScore(state.values) <= 1.5;
+  const isInside = names.length === 0 && model.outlierScore(model.inputsOf(state.values)) <= 1;
   let text = "Inside the training range.";
   if (!isInside) text = "Inside every range, but unlike all training inputs: the prediction is a guess.";
   if (names.length) text = `Outside of the training range (${names.join(", ")}): the prediction is a guess.`;

@@ -6,8 +6,14 @@ import scipy.stats
 
 from trunkfirst.errors import SolveError
 from trunkfirst.linear.blocked_qr import one_blas_thread
-from trunkfirst.linear.kernels import MATERN, kernel_matrix
-from trunkfirst.linear.marginal_likelihood import Likelihood, find_kernel, find_powers, leading_directions
+from trunkfirst.linear.kernels import (
+    MATERN,
+    Likelihood,
+    find_kernel,
+    find_powers,
+    kernel_matrix,
+    leading_directions,
+)
 
 
 def pulses(samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

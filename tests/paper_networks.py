@@ -18,33 +18,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data.operator_data import OperatorData
-from ..encoders import Identity
-from ..errors import DataError, UnknownNameError, UsageError, ValueRangeError
-from ..linear.low_rank import principal_directions
-from ..linear.orthonormalise import QR
-from ..networks.layers import Perceptron, Trunk
-from ..networks.operator import Operator
-from .rates import normalised_weights
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.encoders import Identity
+from trunkfirst.linear.low_rank import principal_directions
+from trunkfirst.linear.orthonormalise import QR
+from trunkfirst.networks.layers import Perceptron, Trunk
+from trunkfirst.networks.operator import Operator
+from trunkfirst.theory.rates import normalised_weights
 
 # A sensor is this far inside its hat, so that the rounding of v . y does not change the value.
 _MARGIN = 0.25
 # How many random directions to try: bounded by the number of multiplications, but at least a few.
 _MAX_DIRECTIONS, _MIN_DIRECTIONS, _MAX_PRODUCTS = 1000, 16, 2 * 10**7
-# Points closer than this many roundings of the largest coordinate coincide.
-_ROUNDINGS = 64
-
-# Upper bounds of |sigma'| for every activation.
-MAX_SLOPES = {
-    "relu": 1.0,
-    "tanh": 1.0,
-    "sine": 1.0,
-    "softplus": 1.0,
-    "elu": 1.0,
-    "sigmoid": 0.25,
-    "gelu": 1.13,
-    "silu": 1.1,
-}
 
 Line = Float[np.ndarray, " sensors"]
 Points = Float[np.ndarray, "points coordinates"]
@@ -83,13 +68,10 @@ def interpolating_trunk(
     samples) at the points, and zero for k > q. Least squares with this trunk has at most the loss of the best
     approximation of rank q. A network of 401 layers (200 points) takes seconds to compile.
 
-    `repair` chooses the intervals, "staircase" or "hats"; `seed` is that of the search for v. Raises `DataError`
-    where points coincide.
+    `repair` chooses the intervals, "staircase" or "hats"; `seed` is that of the search for v.
     """
-    if repair not in REPAIRS:
-        raise UnknownNameError("repair", repair, tuple(REPAIRS))
     modes, width = _modes(outputs, width)
-    v = spread_direction("points", points, seed=seed)
+    v = spread_direction(points, seed=seed)
     t = points @ v
     stretch = 2 / smallest_gap(t) if len(t) > 1 else 1.0
     order = np.argsort(t)
@@ -103,13 +85,11 @@ def shallow_interpolating_trunk(
     """The same values at the points with one hidden layer of m - 1 ReLUs: functions piecewise linear in t."""
     modes, width = _modes(outputs, width)
     padded = np.pad(modes, ((0, 0), (0, width - modes.shape[1])))
-    return Trunk(_piecewise_linear(spread_direction("points", points, seed=seed), points, padded))
+    return Trunk(_piecewise_linear(spread_direction(points, seed=seed), points, padded))
 
 
 def _modes(outputs: np.ndarray, width: int | None) -> tuple[Float[np.ndarray, "points modes"], int]:
     """The first min(N, r) left singular vectors of the outputs, and N."""
-    if width is not None and width < 1:
-        raise ValueRangeError(f"width is {width}; a trunk needs at least 1 function besides the constant")
     modes = principal_directions(outputs, tolerance=1e-14)[:width].T
     return modes, width or modes.shape[1]
 
@@ -163,32 +143,10 @@ def interpolating_branch(
     """A two-layer ReLU branch with the `targets` at the `inputs`: (sensors, samples - 1, coefficients).
 
     The targets are interpolated linearly along the best of many random directions. This proves that zero loss is
-    possible (assmpt-branch); such a branch does not generalise. Sensors without weight are ignored. Raises
-    `DataError` where inputs coincide.
+    possible (assmpt-branch); such a branch does not generalise. Sensors without weight are ignored.
     """
     scales = np.sqrt(normalised_weights(sensor_weights, inputs.shape[1], name="sensor_weights"))
-    return _piecewise_linear(spread_direction("inputs", inputs, scales=scales, seed=seed), inputs, targets)
-
-
-def branch_lipschitz(branch: Perceptron, *, sensor_weights: SensorWeights | None = None) -> float:
-    """L_sigma L_c with L_c = sum_l |gamma_l| |w_l|: |c(f) - c(g)| is at most this times |f - g|.
-
-    For a branch c(f) = sum_l gamma_l sigma(<w_l, f> + beta_l) + constant. |f|^2 = sum_j omega_j f_j^2 with sensor
-    weights that are scaled to sum to 1 (None: equal ones), and |w| is the dual norm (sum_j w_j^2 / omega_j)^(1/2).
-    The Euclidean |w| that the paper prints (assmpt-branch) does not bound the slope; for equal weights it is
-    smaller by the root of the number of sensors. Infinite where the branch depends on a sensor of weight zero.
-    Raises `UsageError` for any other number of layers.
-    """
-    if len(branch.weights) != 2:
-        raise UsageError(
-            f"the branch has the widths {branch.architecture}; L_c is defined for two layers (one hidden)"
-        )
-    w, gamma = (np.asarray(W, float) for W in branch.weights)
-    omega = normalised_weights(sensor_weights, w.shape[1], name="sensor_weights")
-    if (w[:, omega == 0] != 0).any():
-        return float("inf")
-    duals = np.linalg.norm(w[:, omega > 0] / np.sqrt(omega[omega > 0]), axis=1)
-    return MAX_SLOPES[branch.activation] * float(np.linalg.norm(gamma, axis=0) @ duals)
+    return _piecewise_linear(spread_direction(inputs, scales=scales, seed=seed), inputs, targets)
 
 
 # -- operators
@@ -216,13 +174,13 @@ def zero_loss_operator(data: OperatorData, trunk: Trunk | None = None) -> Operat
 
 
 def spread_direction(
-    name: str, points: Points, *, scales: Float[np.ndarray, " coordinates"] | None = None, seed: int = 0
+    points: Points, *, scales: Float[np.ndarray, " coordinates"] | None = None, seed: int = 0
 ) -> Float[np.ndarray, " coordinates"]:
     """The one of many random directions v whose v . y_i have the largest smallest gap.
 
     v is a unit vector, times the `scales` where they are given. The lemma in the proof of thm:trunk-interpolation
     guarantees a gap of sqrt(8 / (pi d)) / m^2 times the smallest distance; the search finds much larger ones, and
-    rounding errors are smaller by the same factor. Raises `DataError` where points coincide.
+    rounding errors are smaller by the same factor.
     """
     coordinates = points.shape[1]
     scales = np.ones(coordinates) if scales is None else scales
@@ -230,28 +188,12 @@ def spread_direction(
     candidates = np.random.default_rng(seed).normal(size=(count, coordinates))
     candidates *= scales / np.linalg.norm(candidates, axis=1, keepdims=True)
     gaps = np.diff(np.sort(points @ candidates.T, axis=0), axis=0).min(axis=0, initial=np.inf)
-    best = candidates[np.argmax(gaps)]
-    _check_gap(name, points, scales, best)
-    return best
+    return candidates[np.argmax(gaps)]
 
 
 def smallest_gap(t: Float[np.ndarray, " points"]) -> float:
     """The smallest distance between two numbers; infinite for a single one."""
     return float(np.min(np.diff(np.sort(t)), initial=np.inf))
-
-
-def _check_gap(name: str, points: np.ndarray, scales: np.ndarray, direction: np.ndarray) -> None:
-    t = points @ direction
-    if smallest_gap(t) > _ROUNDINGS * np.finfo(float).eps * np.max(np.abs(points) @ np.abs(direction)):
-        return
-    order = np.argsort(t)
-    place = int(np.argmin(np.diff(t[order])))
-    i, j = sorted((int(order[place]), int(order[place + 1])))
-    distance = np.linalg.norm((points[i] - points[j])[scales > 0])
-    raise DataError(
-        f"{name}: rows {i} and {j} are the same up to rounding (distance {distance:.1e}), so no function can take "
-        "different values there; keep one of them"
-    )
 
 
 def _piecewise_linear(

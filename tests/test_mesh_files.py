@@ -1,0 +1,141 @@
+"""Meshes: written by meshio, fitted, predicted, written as VTU and read by meshio again."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import read_file
+from own_problems import Call
+
+import trunkfirst
+from trunkfirst.data.operator_data import OperatorData
+from trunkfirst.data.read_write import read_data
+from trunkfirst.data.scattered_data import ScatteredData
+from trunkfirst.errors import CorruptFileError, DataError, UnsafeFileError
+
+meshio = pytest.importorskip("meshio", reason="meshes need the extra mesh")
+
+rng = np.random.default_rng(0)
+A = rng.uniform(1, 2, (12, 2))
+METHOD = trunkfirst.TwoStep(
+    trunkfirst.ModesTrunk(width=2), trunkfirst.Linear(), inputs=trunkfirst.StandardisedInputs(), weights="none"
+)
+CELLS: dict[str, np.ndarray] = {
+    "triangle": np.array([[0, 1, 3], [0, 3, 2], [2, 3, 5], [2, 5, 4]]),
+    "quad": np.array([[0, 1, 3, 2], [2, 3, 5, 4]]),
+    "hexahedron": np.array([[0, 1, 3, 2, 6, 7, 9, 8], [2, 3, 5, 4, 8, 9, 11, 10]]),
+}
+PLANE = np.array([[x, y, 0.0] for y in range(3) for x in range(2)])
+SPACE = np.concatenate([PLANE, PLANE + np.array([0, 0, 1.0])])
+CELLS["tetra"] = np.concatenate(
+    [CELLS["hexahedron"][:, part] for part in ([0, 1, 2, 6], [0, 2, 3, 6], [0, 3, 7, 6])]
+)
+
+
+def fields(points: np.ndarray) -> np.ndarray:
+    """Two modes, for the parameters A."""
+    return A @ np.stack([1 + points[:, 0], points[:, 1] ** 2 + points.sum(axis=1)])
+
+
+def mesh(kind: str, **data: np.ndarray) -> Any:
+    points = PLANE if kind in ("triangle", "quad") else SPACE
+    return meshio.Mesh(points, [(kind, CELLS[kind])], point_data=data)
+
+
+def write_table(path: Path) -> None:
+    np.savetxt(path, A, delimiter=",", header="load,stiffness", comments="")
+
+
+def make_folder(folder: Path, kind: str, ending: str) -> Path:
+    folder.mkdir()
+    for number, values in enumerate(fields(PLANE if kind in ("triangle", "quad") else SPACE)):
+        options = {"data_format": "XML"} if ending == "xdmf" else {}
+        options = {"file_format": "gmsh"} if ending == "msh" else options
+        mesh(kind, T=values).write(folder / f"case{number:02}.{ending}", **options)
+    write_table(folder / "parameters.csv")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending"),
+    [("triangle", "vtu"), ("quad", "xdmf"), ("tetra", "vtu"), ("hexahedron", "msh"), ("triangle", "vtk")],
+)
+def test_a_folder_of_meshes(tmp_path: Path, kind: str, ending: str):
+    data = read_file(make_folder(tmp_path / "my", kind, ending))
+    assert isinstance(data, OperatorData)
+    points = PLANE[:, :2] if kind in ("triangle", "quad") else SPACE
+    assert np.array_equal(data.points, points)
+    assert np.allclose(data.outputs, fields(SPACE if points is SPACE else PLANE), rtol=1e-12)
+    assert (list(data.inputs), data.output_name) == (["load", "stiffness"], "T")
+    assert data.triangles is not None
+    corners = data.points[data.triangles]
+    sizes = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / (2 if points.shape[1] == 2 else 6)
+    assert sizes.min() > 0
+    assert sizes.sum() == pytest.approx(1.0 if kind == "tetra" else 2.0)
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("out", ["u.vtu", "u"])
+def test_fit_predict_and_read_again(call: Call, tmp_path: Path, out: str):
+    folder = make_folder(tmp_path / "my", "triangle", "vtu")
+    trunkfirst.fit(folder, method=METHOD, out=tmp_path / "run")
+    inputs = folder / "parameters.csv"
+    code, _, err = call("predict", tmp_path / "run", "--inputs", inputs, "--out", tmp_path / out)
+    assert (code, err) == (0, "")
+    if out == "u.vtu":
+        found = meshio.read(tmp_path / out)
+        assert np.allclose([found.point_data[f"T_{i:02}"] for i in range(12)], fields(PLANE))
+        write_table(tmp_path / "u.csv")
+        assert np.allclose(read_file(tmp_path / "u.vtu").outputs, fields(PLANE))
+    else:
+        files = sorted((tmp_path / out).iterdir())
+        assert len(files) == 12
+        found = meshio.read(files[3])
+        assert np.allclose(found.point_data["T"], fields(PLANE)[3])
+    assert np.array_equal(found.points, PLANE)
+    assert np.array_equal(found.cells_dict["triangle"], CELLS["triangle"])
+
+
+def test_meshes_that_differ_are_scattered_data(tmp_path: Path):
+    folder = make_folder(tmp_path / "my", "triangle", "vtu")
+    smaller = meshio.Mesh(PLANE[:4], [("triangle", CELLS["triangle"][:2])], point_data={"T": fields(PLANE)[5, :4]})
+    smaller.write(folder / "case05.vtu")
+    data = read_file(folder)
+    assert isinstance(data, ScatteredData)
+    assert np.isnan(data.outputs).sum() == 2
+
+
+def test_several_fields_and_vectors(tmp_path: Path):
+    folder = tmp_path / "my"
+    folder.mkdir()
+    for number, values in enumerate(fields(PLANE)):
+        flow = np.stack([values, -values, 0 * values], axis=1)
+        mesh("triangle", T=values, flow=flow).write(folder / f"{number:02}.vtu")
+    write_table(folder / "parameters.csv")
+    data = read_file(folder, keys={"outputs": "T,flow"})
+    assert data.channel_names == ("T", "flow 1", "flow 2")
+    with pytest.raises(DataError, match=r"no outputs here; found: .*T \(12, 6\).*flow \(12, 6, 2\)"):
+        read_data(folder)
+    mesh("triangle", T=fields(PLANE)[0]).write(folder / "03.vtu")
+    with pytest.raises(DataError, match=r"03\.vtu has no field 'flow' at its points"):
+        read_data(folder)
+
+
+def test_hostile_and_damaged_meshes(tmp_path: Path):
+    folder = make_folder(tmp_path / "my", "triangle", "xdmf")
+    text = (folder / "case03.xdmf").read_text()
+    bomb = '<!DOCTYPE a [<!ENTITY b "c">]>' + text
+    away = text.replace('Format="XML"', 'Format="HDF"', 1)
+    start = away.index('Format="HDF"') + len('Format="HDF"')
+    away = away[:start] + away[start:].replace(">", ">../secret.h5:/a<!--", 1).replace(
+        "</DataItem>", "--></DataItem>", 1
+    )
+    for content, kind, words in (
+        (bomb, UnsafeFileError, "defines entities of XML"),
+        (away, UnsafeFileError, "secret.h5"),
+        (text[:300], CorruptFileError, "case03.xdmf"),
+    ):
+        (folder / "case03.xdmf").write_text(content)
+        with pytest.raises(kind, match=words):
+            read_data(folder)

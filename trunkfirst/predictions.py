@@ -1,0 +1,67 @@
+"""Predictions in files: arrays, fields with named axes and units, or fields on a mesh."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from .data.read_write import NewInputs
+from .errors import UnknownNameError
+from .files.integrity import prepare_directory
+from .files.mesh_files import write_mesh
+from .files.npz import write_npz
+from .files.xarray_files import write_dataset
+from .networks.operator import Operator
+from .networks.training_domain import TrainingDomain
+
+_LABELLED = (".nc", ".zarr")
+_ENDINGS = (".npz", *_LABELLED, ".vtu", "")
+_FIELDS = {"outputs": "", "lower": "_lower", "upper": "_upper"}
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file of an unknown format before anything is computed."""
+    if path.suffix.lower() not in _ENDINGS:
+        known = (*_ENDINGS[:-1], "a folder, without an ending, of .vtu files")
+        raise UnknownNameError("file format", path.suffix, known)
+
+
+def write_predictions(
+    path: Path, operator: Operator, arrays: Mapping[str, np.ndarray], is_outlier: np.ndarray, given: NewInputs
+) -> None:
+    """Write points, outputs, bounds and marks in the format that the ending of `path` names."""
+    domain, suffix = operator.domain or TrainingDomain(), path.suffix.lower()
+    if suffix in (".vtu", ""):
+        _write_meshes(path, domain, arrays)
+    elif suffix in _LABELLED:
+        fields = {ending: arrays[name] for name, ending in _FIELDS.items() if name in arrays}
+        found = domain.dataset(fields, arrays["points"], given)
+        write_dataset(path, found.assign(is_outlier=(given.sample_axis, is_outlier)))
+    else:
+        # the second is the name before 0.2
+        write_npz(path, {**arrays, "is_outlier": is_outlier, "is_strange": is_outlier})
+
+
+def _write_meshes(path: Path, domain: TrainingDomain, arrays: Mapping[str, np.ndarray]) -> None:
+    """One file with the fields "T_0", "T_1", ... of all samples, or a folder with a file for each of them."""
+    points = arrays["points"]
+    is_known = domain.points is not None and np.array_equal(points, domain.points)
+    triangles = domain.triangles if is_known else None
+    samples = [
+        {
+            f"{name}{ending}": values[..., channel]
+            for key, ending in _FIELDS.items()
+            if key in arrays
+            for values in [arrays[key][sample].reshape(len(points), -1)]
+            for channel, name in enumerate(domain.channel_names or map(str, range(values.shape[1])))
+        }
+        for sample in range(len(arrays["outputs"]))
+    ]
+    if path.suffix:
+        digits = len(str(len(samples) - 1))
+        fields = {f"{n}_{i:0{digits}}": v for i, each in enumerate(samples) for n, v in each.items()}
+        write_mesh(path, points, triangles, samples[0] if len(samples) == 1 else fields)
+        return
+    folder = prepare_directory(path)
+    for number, fields in enumerate(samples):
+        write_mesh(folder / f"sample-{number:05}.vtu", points, triangles, fields)
