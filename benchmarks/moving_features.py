@@ -12,7 +12,6 @@ import dataclasses as dc
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from _common import Stopwatch, Table, options_for, publish
 
@@ -29,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = options_for(__doc__, _add_options, argv)
     if options.quick:
         options.sets, options.seeds, options.iterations = ["bump"], 1, 20
-    rows, shown = [], None
+    rows: list[tuple[Any, ...]] = []
     for name in options.sets:
         data = make_set(name)
         fixed = fixed_error(data, name)
@@ -41,11 +40,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             error, median = float(found.errors.mean()), float(np.median(found.errors))
             rows.append((name, seed, fixed, error, median, float(found.optimal_errors.mean()), seconds))
             print(rows[-1], flush=True)
-            shown = shown or (data, operator)
     head = ("set", "seed", "fixed functions", "moving, mean", "moving, median", "best coefficients", "seconds")
     notes = (f"{options.iterations:,} iterations.",)
-    assert shown is not None
-    publish("moving_features", options, Table(_title(), head, rows, notes), {}, lambda axes: draw(axes, *shown))
+    publish("moving_features", options, Table(_title(), head, rows, notes), {}, lambda axes: draw(axes, rows))
 
 
 def _title() -> str:
@@ -86,26 +83,12 @@ def moving(data: trunkfirst.OperatorData, name: str, seed: int, iterations: int)
     return fit_method(data.take(TRAIN), method, key=seed).operator
 
 
-def draw(axes: Any, data: trunkfirst.OperatorData, operator: trunkfirst.Operator) -> None:
-    """One unseen sample with fixed and moving functions, and the moving functions for three inputs."""
-    figure = axes.figure
-    figure.clear()
-    figure.set_size_inches(9, 3.4)
-    left, *others = figure.subplots(1, 4, width_ratios=(2, 1, 1, 1))
-    x, sample = data.points[:, 0], data.take([450])
-    modes = np.linalg.svd(data.outputs[TRAIN], full_matrices=False)[2][: operator.rank]
-    left.plot(x, sample.outputs[0], "k", linewidth=3, alpha=0.3, label="truth")
-    left.plot(x, (sample.outputs @ modes.T @ modes)[0], "C1", label=f"{operator.rank} fixed functions, at best")
-    left.plot(x, operator.predict(sample.flat_inputs, data.points)[0], "C0", label=f"{operator.rank} that move")
-    left.set(title="an unseen sample", xlabel="x")
-    left.legend(fontsize=7)
-    some = np.argsort(data.flat_inputs[:, 0])[[50, 250, 450]]
-    with jax.enable_x64(True):
-        basis = np.asarray(operator.basis(data.points, operator.features(data.flat_inputs[some])))
-    for panel, number, functions in zip(others, some, basis, strict=True):
-        panel.plot(x, functions)
-        panel.set(title=f"functions, input {data.flat_inputs[number, 0]:.3g}", xlabel="x")
-        panel.title.set_fontsize(8)
+def draw(axes: Any, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Errors of both kinds, seed by seed."""
+    sets = list(dict.fromkeys(row[0] for row in rows))
+    for name, column, marker in (("fixed functions", 2, "s"), ("functions that move", 3, "o")):
+        axes.plot([sets.index(row[0]) for row in rows], [row[column] for row in rows], marker, label=name)
+    axes.set(yscale="log", ylabel="mean relative l2 error", xticks=range(len(sets)), xticklabels=sets)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Draws the figures of method.md and problems.md from small real runs: python docs/make_figures.py.
+"""Draws the figures of method.md, moving.md and problems.md from small real runs: python docs/make_figures.py.
 
-`python docs/make_figures.py domains` draws the domains and equations of the problems alone, in seconds.
+`python docs/make_figures.py domains` draws the domains and equations of the problems alone, in seconds, and
+`moving` the figure of moving.md too.
 
 The example of method.md is a front at a: the operator maps the number a to the curve
 u(x) = 1 / (1 + exp(-(x - a) / 0.04)). It takes a minute or two; every number in the figures is from these runs.
@@ -152,6 +153,31 @@ def draw_budget(good: trunkfirst.FitResult) -> Figure:
     return figure
 
 
+def draw_moving() -> Figure:
+    """An unseen sample with fixed functions and with as many that move, and those for three inputs."""
+    x, a = np.linspace(0, 1, 150), np.linspace(0, 1, 121)[:, None]
+    data = trunkfirst.OperatorData(a, x[:, None], np.where(x < 0.2 + 0.6 * a, 1.0 + a - x, 0.1 * x))
+    train, unseen = data.take(np.arange(0, 121, 2)), data.take(np.arange(1, 121, 2))
+    method = trunkfirst.TwoStep(trunkfirst.MovingTrunk(iterations=400), trunkfirst.Kernel(), **COMMON)
+    operator = trunkfirst.fit(train, method=method, intervals=False).operator
+    modes = np.linalg.svd(train.outputs, full_matrices=False)[2][: operator.rank]
+    figure, panels = plt.subplots(1, 4, figsize=(10, 2.9), width_ratios=(1.6, 1, 1, 1))
+    truth, inputs = unseen.outputs[30], unseen.flat_inputs[[10, 30, 50]]
+    panels[0].plot(x, truth, color=GREY, lw=4, alpha=0.6, label="truth")
+    panels[0].plot(x, modes.T @ (modes @ truth), color=ORANGE, label=f"{operator.rank} fixed functions, at best")
+    panels[0].plot(x, operator.predict(inputs[1:2])[0], color=BLUE, label=f"{operator.rank} that move, predicted")
+    panels[0].set(title="an unseen sample", xlabel="y")
+    panels[0].legend(fontsize=7)
+    import jax
+
+    with jax.enable_x64(True):
+        basis = np.asarray(operator.basis(train.points, operator.features(inputs)))
+    for panel, number, functions in zip(panels[1:], inputs[:, 0], basis, strict=True):
+        panel.plot(x, functions, lw=1)
+        panel.set(title=f"functions, f = {number:.2f}", xlabel="y")
+    return figure
+
+
 def draw_problem(problem: str, method: trunkfirst.TwoStep) -> Figure:
     """Truth, prediction and error of the median test sample, from 300 samples and few iterations."""
     data = trunkfirst.make_data(problem, samples=300)
@@ -282,6 +308,9 @@ def main(only: str = "") -> None:
     for problem in STATEMENTS:
         save(draw_domain(problem), f"domain-{problem}.png")
     if only == "domains":
+        return
+    save(draw_moving(), "moving.svg")
+    if only == "moving":
         return
     results = methods()
     projected = results["step 1, coefficients solved for"]

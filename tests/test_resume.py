@@ -47,7 +47,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "two-step": {"inputs": "auto"},
     "everything chosen": {"inputs": "auto", "branch": {"kind": "auto", "network": NETWORK}, "weights": "auto"},
     "intervals": {"intervals": True},
-    "moving": {"trunk": {"kind": "moving", "hidden": [6], "fronts": 2, "width": 2, "iterations": 80}},
+    "moving": {
+        "method": {
+            "kind": "two-step",
+            "trunk": {"kind": "moving", "hidden": [6], "fronts": 2, "width": 2, "iterations": 80},
+            "branch": "kernel",
+            "inputs": "standardise",
+            "weights": "relative",
+        }
+    },
     "monolithic": {
         "method": {
             "kind": "monolithic",
@@ -181,6 +189,7 @@ def assert_same(one: Path, other: Path) -> None:
     [
         ("two-step", (0.3, 0.9)),
         pytest.param("intervals", (0.9,), marks=pytest.mark.slow),
+        ("moving", (0.5,)),
         ("monolithic", (0.5,)),
         pytest.param("two-step", (0.02, 0.15, 0.3, 0.5, 0.7, 0.85), marks=pytest.mark.slow),
         pytest.param("everything chosen", (0.05, 0.3, 0.5, 0.7, 0.9, 0.98), marks=pytest.mark.slow),
