@@ -169,7 +169,8 @@ def radial() -> Operator:
 
 def on_a_line() -> Operator:
     x = np.linspace(-1, 1, 8)[:, None]
-    functions = FlatInterpolation(interpolate(x, np.sin(x * [1, 2, 3])), (1,), 2)
+    make_flat: Any = FlatInterpolation
+    functions = make_flat(interpolate(x, np.sin(x * [1, 2, 3])), (1,), 2)
     return dc.replace(make(), trunk=Modes(functions), transform=normal(3, RANK, seed=3))
 
 

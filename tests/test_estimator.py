@@ -126,7 +126,7 @@ def test_parameters_are_those_of_the_method():
 
 def test_the_default_chooses_what_is_exact_here():
     X, y = cubics(60)
-    model = trunkfirst.TwoStepDeepONet(POINTS).fit(X, y)
+    model: Any = trunkfirst.TwoStepDeepONet(POINTS).fit(X, y)
     a, exact = cubics(seed=1)
     assert model.result_.method.trunk.kind == "modes"
     assert relative(model.predict(a), exact) < 1e-9

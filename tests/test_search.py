@@ -132,7 +132,7 @@ def test_modes_that_hold_noise_are_left_out():
     noise = 0.02 * np.random.default_rng(0).normal(size=data.outputs.shape)
     noisy = dc.replace(data, outputs=data.outputs + noise)
     branch = Kernel(length=3.0, ridge=1e-6)  # which would reproduce the noise
-    results = {
+    results: dict[Any, Any] = {
         width: fit(noisy, method=TwoStep(ModesTrunk(width), branch, inputs=STANDARD, weights="none"))
         for width in (None, 79, 3)
     }

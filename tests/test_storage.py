@@ -15,13 +15,16 @@ import pytest
 from helpers import fitted, has_same_bits, make_operator, network_of, waves
 
 from trunkfirst.encoders import Identity, LinearProjection, fit_standardise
-from trunkfirst.errors import CorruptFileError, OutputNotWritableError
+from trunkfirst.errors import CorruptFileError, DataError, OutputNotWritableError
 from trunkfirst.files.integrity import sha256_of, update_manifest
+from trunkfirst.intervals import Intervals, fit_novelty
 from trunkfirst.networks.operator import Operator, load, save
 from trunkfirst.networks.training_domain import TrainingDomain
 
 RNG = np.random.default_rng(0)
 INPUTS, POINTS = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 2))
+INTERVALS = Intervals(np.array([0.8, 0.9]), np.array([0.1, np.inf]), POINTS, np.ones((2, 5)))
+EXTRAS = INTERVALS.arrays() | fit_novelty(INPUTS).arrays()
 
 
 def with_encoder(encoder: str, **settings: Any) -> Operator:
@@ -62,7 +65,7 @@ def test_round_trip_of_a_training_domain(tmp_path: Path):
         sensors=(np.zeros((1, 1)), np.array([[0.0], [1.0]])),
         input_sizes=(1, 2),
         input_ranges=np.stack([INPUTS.min(axis=0), INPUTS.max(axis=0)]),
-        extras={"intervals.levels": np.array([0.8, 0.9]), "intervals.field": np.array([0.1, np.inf])},
+        extras=EXTRAS,
     )
     operator = dc.replace(make_operator(), domain=domain)
     back = load(save(operator, tmp_path))
@@ -200,3 +203,10 @@ def test_weights_that_are_not_numbers(tmp_path: Path):
         operator = eqx.tree_at(lambda o: o.trunk.network.weights[0], operator, spoilt)
     with pytest.raises(CorruptFileError, match="not finite numbers"):
         load(save(operator, tmp_path))
+
+
+@pytest.mark.parametrize("name", ["familiarity.spread", "familiarity.matrix", "intervals.pointwise"])
+def test_arrays_of_the_domain_that_do_not_belong_together(name: str):
+    """In a folder that was signed again; predictions would fail later, or use the wrong numbers."""
+    with pytest.raises((DataError, TypeError)):  # a TypeError where annotations are checked, as in tests
+        dc.replace(make_operator(), domain=TrainingDomain(extras=EXTRAS | {name: EXTRAS[name][:-1]}))

@@ -47,6 +47,15 @@ class Intervals:
     points: Float[np.ndarray, "points coordinates"]
     pointwise: Float[np.ndarray, "levels points ..."]
 
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the sizes belong together."""
+        return (
+            self.levels.shape == self.field.shape == self.pointwise.shape[:1]
+            and self.points.ndim == 2
+            and self.pointwise.shape[1:2] == self.points.shape[:1]
+        )
+
     def half_width(
         self, points: Float[np.ndarray, "new coordinates"], level: float
     ) -> Float[np.ndarray, "new ..."]:

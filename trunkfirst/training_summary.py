@@ -131,8 +131,7 @@ def _check(summary: TrainingSummary) -> None:
         is_sound &= known.is_consistent
         arrays += [known.centre, known.spread, known.matrix, known.seen, known.location, known.scale]
     if (found := summary.intervals) is not None:
-        is_sound &= found.levels.shape == found.field.shape == found.pointwise.shape[:1]
-        is_sound &= found.points.ndim == 2 and len(found.points) == found.pointwise.shape[1]
+        is_sound &= found.is_consistent
         arrays += [found.levels, found.field, found.points, found.pointwise]
     if not is_sound or any(array.dtype.kind != "f" for array in arrays):
         raise ValueError("arrays of other shapes or types than they should have")

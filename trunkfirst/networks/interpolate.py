@@ -79,7 +79,7 @@ def interpolate(
         if len(columns) < points.shape[1] and not any(repeats):
             options: dict[str, Any] = {"triangles": triangles, "importance": importance, "smooth": smooth}
             inner = interpolate(points[:, columns], values, **options)
-            return FlatInterpolation(inner, tuple(columns), points.shape[1])
+            return FlatInterpolation(inner, tuple(columns), points.shape[1])  # pyright: ignore[reportCallIssue]
     weighted = _most_important(np.asarray(values, np.float64), importance)
     if _is_small_grid(points):
         smooth = is_smooth_on_grid(points, weighted) if smooth is None else smooth

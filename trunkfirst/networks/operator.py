@@ -132,6 +132,16 @@ class Operator(eqx.Module):
                 channels=self.channels or 1,
                 inputs=len(self.input_names),
             )
+            self._check_extras(dict(self.domain.extras))
+
+    def _check_extras(self, extras: dict[str, np.ndarray]) -> None:
+        intervals, novelty = intervals_from(extras), novelty_from(extras)
+        if not (
+            intervals is None or (intervals.is_consistent and intervals.points.shape[1] == self.trunk.coordinates)
+        ):
+            raise DataError("domain.extras: arrays of prediction intervals whose sizes do not belong together")
+        if not (novelty is None or (novelty.is_consistent and self.sensors in (None, len(novelty.centre)))):
+            raise DataError("domain.extras: arrays for outliers whose sizes do not belong together")
 
     def __call__(self, inputs: Inputs, points: Points) -> Fields:
         """Output fields of `inputs` (samples, sensors) at `points` (points, coordinates), as JAX arrays.
