@@ -36,7 +36,7 @@ from trunkfirst.regressors.network import NetworkBranch
 # The function of a stage, and how long it may be delayed at its beginning, in seconds.
 STAGES: dict[str, tuple[Any, str, float]] = {
     "data": (generate, "solve_shard", 0.05),
-    "selection": (fitting, "resolve", 0.0),
+    "selection": (fitting, "choose", 0.0),
     "compression": (fields, "compress", 0.05),
     "trunk": (NetworkTrunk, "fit", 0.0),
     "orthonormalisation": (fields.Fields, "basis", 0.05),

@@ -44,6 +44,9 @@ def data_once(problem: str, samples: int, points: str) -> OperatorData:
     return make_data(problem, samples=samples, points=points)
 
 
+WRITE_REPORT = train.write_run_report
+
+
 @pytest.fixture(autouse=True)
 def surroundings(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One cache and the same data for all, a folder of its own for each test, and no report, which others test."""
@@ -207,8 +210,9 @@ def test_data_info(call: Call):
     assert "541" in out
 
 
-def test_report_of_a_run(call: Call, tmp_path: Path):
+def test_report_of_a_run(call: Call, monkeypatch: pytest.MonkeyPatch):
     call("run", NAME, *SMALL, "--quiet", "--out", "a")
+    monkeypatch.setattr(train, "write_run_report", WRITE_REPORT)
     code, out, err = call("report", "a", "--json")
     assert (code, err) == (0, "")
     page = Path(json.loads(out)["report"])
@@ -306,7 +310,8 @@ MORE_ERRORS: dict[str, tuple[list[str], int, str]] = {
 
 
 @pytest.mark.parametrize("name", MORE_ERRORS)
-def test_more_errors_are_one_line(call: Call, name: str):
+def test_more_errors_are_one_line(call: Call, name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(train, "write_run_report", WRITE_REPORT)
     arguments, code, words = MORE_ERRORS[name]
     found, out, err = call(*arguments, "--quiet")
     assert (found, out) == (code, "")

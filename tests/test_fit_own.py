@@ -46,7 +46,7 @@ def test_a_fit_leaves_everything_in_its_folder(place: Path):
     verify_manifest(run)
     metrics = read_json(run / "metrics.json")
     assert metrics["status"] == "finished"
-    assert metrics["samples"] == {"train": 32, "validation": 4, "test": 4}
+    assert metrics["samples"] == {"train": 36, "validation": 0, "test": 4}
     assert metrics["test"]["mean_relative_l2"] < 1e-2
     assert load(run).input_names == ("f",)
 

@@ -54,7 +54,7 @@ def test_configuration_of_0_1(method: str, tmp_path: Path, call: Any, no_report:
     assert code == 0, err
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert (metrics["method"], metrics["status"]) == (method, "finished")
-    assert metrics["samples"] == {"train": 16, "validation": 2, "test": 2}
+    assert metrics["samples"] == {"train": 18, "validation": 0, "test": 2}
     assert metrics["parameters"]["trunk"] == 2 * 7 + 7 + 7 * 7 + 7
     assert metrics["parameters"]["branch"] == (2 * 8 if method == "two-step-without-qr" else 8 + 8 + 8 * 8 + 8)
     # Of two starts each has at least 21 iterations, however few are asked for; then the ridge fades in two stages.

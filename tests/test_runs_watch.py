@@ -22,7 +22,7 @@ ACTIVE = {"kind": "active-neurons", "width": 6, "iterations": 7}
 
 
 def test_active_neurons_are_recorded_as_they_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(active_neurons, "_MAX_SHOWN", 4)
+    monkeypatch.setattr(active_neurons, "_MAX_KEPT", 4)
     found = run(config_of(branch=ACTIVE), tmp_path / "a", data=prepared())
     arrays = read_npz(tmp_path / "a" / "anls.npz")
     verify_manifest(tmp_path / "a")
@@ -47,6 +47,8 @@ def test_test_samples_have_no_say_in_active_neurons(tmp_path: Path):
 
 # -- single precision
 
+FIXED = SimpleNamespace(depends_on_input=False)
+
 
 @pytest.mark.parametrize(
     ("precision", "method", "condition", "is_warned"),
@@ -62,14 +64,15 @@ def test_test_samples_have_no_say_in_active_neurons(tmp_path: Path):
 def test_single_precision_is_questioned(precision: str, method: str, condition: float | None, is_warned: bool):
     basis = np.array([[1.0, 1.0], [1.0, 1.0 + 1e-6], [1.0, 1.0]])  # two columns that are nearly the same
     result: Any = SimpleNamespace(
-        diagnostics={"trunk": {"condition": condition}}, operator=SimpleNamespace(basis=lambda _: basis)
+        diagnostics={"trunk": {"condition": condition}},
+        operator=SimpleNamespace(basis=lambda _: basis, trunk=FIXED),
     )
     found = precision_warnings(config_of(method, precision=precision).method, result, DATA)
     assert bool(found) == is_warned
 
 
 def test_the_warning_says_what_it_means_and_what_to_do():
-    result: Any = SimpleNamespace(diagnostics={"trunk": {"condition": 3e6}})
+    result: Any = SimpleNamespace(diagnostics={"trunk": {"condition": 3e6}}, operator=SimpleNamespace(trunk=FIXED))
     (warning,) = precision_warnings(config_of(precision="single").method, result, DATA)
     for part in ("condition number is 3.0e+06", "about 1 are left", 'set precision = "double"'):
         assert part in warning
