@@ -1,8 +1,8 @@
 # Two commands on a machine with Python 3.11 or later and make: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
-# One BLAS thread a test worker: two workers share two cores.
-TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# One BLAS thread a test worker: two workers share two cores. Bytecode is kept for the many processes of the tests.
+TEST := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: demo docs test test-all test-kernels test-lanes lint format lock clean
 

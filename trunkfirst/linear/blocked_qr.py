@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg  # noqa: F401  # pyright: ignore[reportUnusedImport]  # brings a BLAS of its own
 import threadpoolctl
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
@@ -28,8 +29,14 @@ _BLOCK = 2**16
 @contextlib.contextmanager
 def one_blas_thread() -> Generator[None]:
     """Limit BLAS to one thread inside this block: NumPy and SciPy then give the same bits on any machine size."""
-    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+    with _blas().limit(limits=1, user_api="blas"):
         yield
+
+
+@ft.cache
+def _blas() -> threadpoolctl.ThreadpoolController:
+    """The BLAS libraries, looked for once: each look reads every mapped file of the process, some milliseconds."""
+    return threadpoolctl.ThreadpoolController()
 
 
 def row_blocks(count: int) -> list[slice]:
