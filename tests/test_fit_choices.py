@@ -21,6 +21,7 @@ from trunkfirst.encode import encode
 from trunkfirst.encoders import RawInputs
 from trunkfirst.files.integrity import sha256_of
 from trunkfirst.files.text_files import read_json
+from trunkfirst.leaderboard import Leaderboard
 from trunkfirst.method import AbstractMethod
 from trunkfirst.modes import ModesTrunk
 from trunkfirst.network_trunk import NetworkTrunk
@@ -28,7 +29,6 @@ from trunkfirst.regressors.network import AutoBranch, NetworkBranch
 from trunkfirst.regressors.ridge import Kernel
 from trunkfirst.run_data import DataSettings, split_data
 from trunkfirst.runs.config import make_config
-from trunkfirst.search import Search
 from trunkfirst.settings import from_values, to_toml, to_values
 from trunkfirst.sizing import with_sizes
 from trunkfirst.trials import Candidate, Folds
@@ -81,13 +81,13 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[[AbstractMethod, Mapping[
     def go(method: AbstractMethod, errors: Mapping[str, float]) -> Tried:
         found: Tried = {}
 
-        def measure(search: Any, candidates: Tried) -> None:
+        def measure(board: Any, candidates: Tried) -> None:
             found.update(candidates)
             for name, candidate in candidates.items():
-                search._errors.errors[name] = np.full(search._data.samples, errors.get(name, 9.0))
-                search._seconds[name], search._settings[name] = 0.0, settings_of(candidate)
+                board._errors.errors[name] = np.full(board._data.samples, errors.get(name, 9.0))
+                board._seconds[name], board._settings[name] = 0.0, settings_of(candidate)
 
-        monkeypatch.setattr(Search, "_measure", measure)
+        monkeypatch.setattr(Leaderboard, "measure", measure)
         data = split_data(on_a_grid(), DataSettings())
         choose(method, data, seed=0, clock=Clock(60.0))
         return found

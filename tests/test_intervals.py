@@ -21,9 +21,9 @@ from trunkfirst.intervals import (
     intervals_from,
     novelty_from,
 )
+from trunkfirst.leaderboard import Chosen
 from trunkfirst.modes import ModesTrunk
 from trunkfirst.regressors.ridge import Linear
-from trunkfirst.search import Chosen
 from trunkfirst.two_step import TwoStep
 
 METHOD = TwoStep(ModesTrunk(), Linear(), inputs=RawInputs(), weights="none")

@@ -15,6 +15,7 @@ from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .encoders import AutoInputs
 from .errors import DataError, SettingError
+from .leaderboard import Chosen, Trials
 from .memory import memory_in_words
 from .method import AbstractMethod
 from .modes import ModesTrunk, has_modes
@@ -22,7 +23,7 @@ from .network_trunk import NetworkTrunk
 from .progress import Reporter, Silent
 from .regressors.network import AutoBranch
 from .run_data import RunData
-from .search import Chosen, Search, Trials
+from .search import Search
 from .sizing import with_sizes, within_minutes
 from .trials import FOLDS, MAX_SAMPLES, Folds, TrainedTrunk
 from .trunks import AutoTrunk

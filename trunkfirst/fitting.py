@@ -25,6 +25,7 @@ from .errors import DivergedError
 from .evaluation import Evaluation, evaluate, kernel_baseline, predict_at
 from .fields import TrunkResult
 from .intervals import HeldOut, Intervals, conformal_intervals
+from .leaderboard import Chosen
 from .linear.orthonormalise import SVD
 from .memory import check_memory, memory_in_words, stream_bytes
 from .method import AbstractMethod, Trained
@@ -33,7 +34,6 @@ from .modes import ModesTrunk
 from .monolithic import Monolithic
 from .progress import Reporter, Silent
 from .run_data import RunData
-from .search import Chosen
 from .training_summary import TrainingSummary, summarise, training_domain
 
 # Beyond this condition number, single precision leaves a projected gradient fewer than three digits.

@@ -11,10 +11,10 @@ from ..distributed.mesh import use_devices
 from ..fields import TrunkResult
 from ..files.integrity import write_manifest
 from ..files.text_files import write_json
+from ..leaderboard import Chosen
 from ..progress import Reporter, Silent
 from ..records import Claim
 from ..run_data import RunData, load_run_data
-from ..search import Chosen
 from ..two_step import TwoStep
 from .claims import check_claims
 from .config import RunConfig, config_values

@@ -18,13 +18,13 @@ from ..files.integrity import write_manifest
 from ..files.npz import write_npz
 from ..files.text_files import read_json, to_json, write_json, write_text
 from ..fitting import FitResult, train
+from ..leaderboard import Chosen
 from ..method import AbstractMethod
 from ..networks.branches import Branch
 from ..networks.operator import Operator, save
 from ..progress import Reporter, Silent
 from ..regressors.active_neurons import ActiveNeurons
 from ..run_data import RunData, load_run_data
-from ..search import Chosen
 from ..settings import to_toml
 from ..training_summary import write_summary
 from ..two_step import TwoStep
