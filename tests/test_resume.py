@@ -505,7 +505,7 @@ def test_what_a_kill_leaves_before_and_after_the_work(
 @pytest.mark.parametrize(
     ("kills", "terms", "stages"),
     [
-        (3, 2, ("trunk", "data", "evaluation and files", "selection", "branch")),
+        (2, 1, ("trunk", "selection", "evaluation and files")),
         pytest.param(14, 14, (), marks=pytest.mark.slow),  # every stage
     ],
 )
