@@ -12,7 +12,8 @@ import pytest
 from helpers import read_file
 from own_problems import Call
 
-from trunkfirst.data.data_check import check_data, spectrum
+from trunkfirst.data.data_check import check_data
+from trunkfirst.data.fixed_functions import spectrum
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import write_data
 from trunkfirst.data.scattered_data import ScatteredData, scattered_from_lists

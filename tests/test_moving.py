@@ -176,3 +176,11 @@ def test_fit_finds_that_features_move(monkeypatch: pytest.MonkeyPatch):
     assert errors[result.chosen.choice.name] == min(errors.values())
     found = result.operator.predict(steps(10).flat_inputs, interval=0.9)
     assert np.isfinite(found.upper).all()
+
+
+def test_many_values_are_searched_at_random_points_of_every_sample():
+    x, a = np.linspace(0, 1, 600), (np.arange(200)[:, None] + 0.5) / 200  # 120,000 values
+    data = trunkfirst.OperatorData(a, x[:, None], np.exp(-(((x - 0.25 - 0.5 * a) / 0.1) ** 2)))
+    result = fit_method(data, dc.replace(METHOD, trunk=dc.replace(TRUNK, iterations=40)))
+    assert {"trunk", "trunk, points 4"} <= {step.stage for step in result.history}
+    assert trunkfirst.evaluate(result.operator, data).errors.mean() < 0.3

@@ -57,7 +57,7 @@ def choose(
     """The method with sizes, iterations and choices filled in; test samples are never looked at.
 
     With `measured` the error of the whole operator decides and is reported. Otherwise principal modes stand in for
-    a trunk that is a network, and no error is reported. `on_better` is called with every operator worth saving.
+    a trunk that is a network, and no error is reported. `on_better` is called with every operator to save.
     """
     samples, reporter, clock = data.train, reporter or Silent(), clock or Clock()
     if samples.samples < _FEWEST:

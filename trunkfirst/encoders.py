@@ -6,12 +6,10 @@ an Equinox module that is part of the operator.
 
 import abc
 import dataclasses as dc
-import functools as ft
 import itertools
-import weakref
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,19 +20,12 @@ from pydantic import BeforeValidator
 
 from .basis_inputs import Interval, checked_interval, coefficient_matrix
 from .data.array_checks import unit_of
-from .data.sample_weights import relative_weights
 from .data.scattered_data import AnyData, ScatteredData
 from .errors import DataError, SettingError, UnknownNameError
+from .input_directions import best_powers, input_modes, leading_coefficients
 from .linear.blocked_qr import one_blas_thread
-from .linear.kernels import find_powers
-from .linear.low_rank import principal_directions
 from .settings import Field, OneOf, kind_field, record
 
-# Powers to choose from, the most sensors that they are found for, and the most samples that they are found on.
-_POWERS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
-_MAX_SENSORS, _MAX_SAMPLES = 32, 300
-
-_Found = TypeVar("_Found")
 _Module = TypeVar("_Module", bound=eqx.Module)
 
 # Of modules that compute with NumPy on NumPy arrays, which compiles nothing, and with JAX on JAX arrays. Which of
@@ -271,7 +262,7 @@ class PowerInputs(AbstractInputs):
 
     def fit(self, data: AnyData) -> AbstractEncoder:
         inputs = data.flat_inputs
-        powers = _best_powers(data) if self.powers is None else np.asarray(self.powers)
+        powers = best_powers(data) if self.powers is None else np.asarray(self.powers)
         if len(powers) != inputs.shape[1]:
             raise DataError(f"inputs: {len(powers)} powers are given for {inputs.shape[1]} sensors")
         first = Powers(powers.astype(inputs.dtype), (inputs > 0).all(axis=0) & (powers != 1))
@@ -289,7 +280,7 @@ class PrincipalInputs(AbstractInputs):
         return f"principal:{self.count}"
 
     def fit(self, data: AnyData) -> AbstractEncoder:
-        centre, modes, sizes = _input_modes(data)
+        centre, modes, sizes = input_modes(data)
         scale = np.sqrt(data.samples) / sizes[0]
         return LinearProjection(modes[: self.count].T * scale, centre)
 
@@ -310,8 +301,8 @@ class PredictiveInputs(AbstractInputs):
     def fit(self, data: AnyData) -> AbstractEncoder:
         if isinstance(data, ScatteredData):
             raise DataError("predictive coordinates need outputs at the same points for all samples")
-        targets, weights = _leading_coefficients(data)
-        centre, modes, sizes = _input_modes(data)
+        targets, weights = leading_coefficients(data)
+        centre, modes, sizes = input_modes(data)
         modes, sizes = modes[: self.count], sizes[: self.count]
         roots = np.sqrt(weights / weights.mean())[:, None]
         with one_blas_thread():
@@ -403,62 +394,3 @@ def fit_standardise(inputs: Float[np.ndarray, "samples sensors"]) -> Standardise
     # A constant sensor has a deviation of rounding size; dividing by it would blow noise up.
     is_constant = deviation <= 16 * np.finfo(inputs.dtype).eps * np.abs(mean)
     return Standardise(mean, np.where(is_constant, np.inf, deviation))
-
-
-def _once(find: Callable[[AnyData], _Found]) -> Callable[[AnyData], _Found]:
-    """Cache a result while its data set lives: many candidates ask for the same."""
-    known: weakref.WeakKeyDictionary[AnyData, _Found] = weakref.WeakKeyDictionary()
-
-    @ft.wraps(find)
-    def found(data: AnyData) -> _Found:
-        if data not in known:
-            known[data] = find(data)
-        return known[data]
-
-    return found
-
-
-class _Modes(NamedTuple):
-    centre: Float[np.ndarray, " sensors"]
-    modes: Float[np.ndarray, "rank sensors"]
-    sizes: Float[np.ndarray, " rank"]
-
-
-@_once
-def _input_modes(data: AnyData) -> _Modes:
-    """The principal directions of the inputs, without those at rounding level."""
-    centre = data.flat_inputs.mean(axis=0)
-    with one_blas_thread():
-        _, sizes, modes = np.linalg.svd(data.flat_inputs - centre, full_matrices=False)
-    rank = max(1, int((sizes > 1e-13 * sizes[0]).sum()))
-    return _Modes(centre, modes[:rank], sizes[:rank])
-
-
-@_once
-def _leading_coefficients(
-    data: AnyData,
-) -> tuple[Float[np.ndarray, "samples directions"], Float[np.ndarray, " samples"]]:
-    """The coefficients of the outputs in their leading principal directions, and the relative weights used."""
-    weights = relative_weights(data)
-    outputs = data.outputs.reshape(data.samples, -1)
-    centred = outputs - np.average(outputs, axis=0, weights=weights)
-    modes = principal_directions(centred * np.sqrt(weights)[:, None], tolerance=1e-3)[:3]
-    return centred @ modes.T, weights
-
-
-@_once
-def _best_powers(data: AnyData) -> Float[np.ndarray, " sensors"]:
-    """The powers with the greatest likelihood, rounded."""
-    sensors = data.flat_inputs.shape[1]
-    if isinstance(data, ScatteredData):
-        raise DataError("finding powers needs outputs at the same points for all samples; give inputs.powers")
-    if sensors > _MAX_SENSORS:
-        raise DataError(f"powers are found for at most {_MAX_SENSORS} sensors, got {sensors}; give inputs.powers")
-    targets, weights = _leading_coefficients(data)
-    is_positive = np.all(data.flat_inputs > 0, axis=0)
-    rows = np.flatnonzero(weights > 0)
-    if len(rows) > _MAX_SAMPLES:
-        rows = np.sort(np.random.default_rng(0).choice(rows, _MAX_SAMPLES, replace=False))
-    with one_blas_thread():
-        found = find_powers(data.flat_inputs[rows], targets[rows], weights[rows], is_positive)
-    return _POWERS[np.abs(found[:, None] - _POWERS).argmin(axis=1)]

@@ -32,6 +32,7 @@ from .minimisers.loop import AbstractObjective, Minimised, OnStep, Stopping, min
 from .networks.branches import LayerFeatures, SkipFeatures
 from .networks.layers import Perceptron, make_perceptron
 from .networks.moving import Latent, MovingFunctions
+from .regressors.base import generator
 from .settings import Field, kind_field, record
 from .trunks import AbstractTrunk
 
@@ -185,7 +186,7 @@ def moving_problem(
     points, weights = fields.points, np.tile(mean_one(fields.point_weights, count), (samples, 1))
     few = max(_MOST_VALUES // (samples * channels), _FEWEST_POINTS)
     if key is not None and few < count:
-        rng = np.random.default_rng(jr.key_data(key))
+        rng = generator(key)
         places = np.stack([rng.choice(count, few, replace=False) for _ in range(samples)])
         points, weights = points[places], np.take_along_axis(weights, places, axis=1)
         values = np.take_along_axis(values, places[..., None], axis=1)

@@ -1,7 +1,7 @@
 """What is in a file of data, in words and in numbers, and what looks suspicious."""
 
 import dataclasses as dc
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from .array_checks import evenly, real_numbers, repeated_rows
 from .data_display import range_in_words
-from .fixed_functions import fixed_functions
+from .fixed_functions import Spectrum, fixed_functions, spectrum
 from .named_arrays import AnyData, list_arrays
 from .operator_data import OperatorData
 from .read_write import data_and_rest
@@ -27,12 +27,6 @@ _LARGE, _LARGER = 20, 10
 _MOST_PARAMETERS = 20
 # Values of the samples of shards that are searched for rank and repetitions.
 _MOST_NUMBERS = 2**24
-# More rows and points do not change the rank and cost minutes.
-_MOST_ROWS, _MOST_POINTS = 1000, 4000
-_TOLERANCES = (1e-4, 1e-8, 1e-12)
-_WIDTHS = (5, 10, 20, 50, 100, 200)
-# Widths beyond the first with an error this small are not listed.
-_NEGLIGIBLE = 1e-12
 
 
 @dc.dataclass(frozen=True)
@@ -130,7 +124,7 @@ def _range(values: np.ndarray) -> list[float]:
     return [float(np.nanmin(values)), float(np.nanmax(values))]
 
 
-def _numbers(data: AnyData, found: "Spectrum | None") -> dict[str, Any]:
+def _numbers(data: AnyData, found: Spectrum | None) -> dict[str, Any]:
     inputs = {
         name: {"sensors": f.values.shape[1], "grid_shape": f.grid_shape, "range": _range(f.values)}
         for name, f in data.inputs.items()
@@ -159,7 +153,7 @@ def _scattered_in_words(data: AnyData) -> list[str]:
     ]
 
 
-def _spectrum_in_words(data: AnyData, found: "Spectrum") -> list[str]:
+def _spectrum_in_words(data: AnyData, found: Spectrum) -> list[str]:
     ranks = ", ".join(f"{rank} (to {tolerance:.0e})" for tolerance, rank in found.ranks.items())
     is_single = data.outputs.dtype == np.float32
     words = [f"rank of the outputs: {ranks}{'; single precision has no digits below 1e-07' if is_single else ''}"]
@@ -169,85 +163,6 @@ def _spectrum_in_words(data: AnyData, found: "Spectrum") -> list[str]:
     if found.rows < data.samples * data.channels or found.points < data.outputs.shape[1]:
         words.append(f"rank and error are those of {found.rows:,} rows at {found.points:,} points, evenly chosen")
     return words
-
-
-# -- rank of the outputs
-
-
-@dc.dataclass(frozen=True)
-class Spectrum:
-    """Numerical ranks of outputs and best errors by width, from their singular values."""
-
-    ranks: dict[float, int]
-    """By relative tolerance: the fewest functions that leave at most that share of the norm of all outputs."""
-    best_errors: dict[int, float]
-    """By width N: the mean relative l2 error that the constant and the N best functions leave."""
-    rows: int
-    points: int
-    """How many samples (times channels) and points were used, evenly chosen where there are more."""
-
-
-def spectrum(
-    outputs: Float[np.ndarray, "samples points *channels"],
-    point_weights: Float[np.ndarray, " points"] | None = None,
-    *,
-    tolerances: Sequence[float] = _TOLERANCES,
-    widths: Sequence[int] = _WIDTHS,
-) -> Spectrum:
-    """Return numerical ranks of the outputs, and the smallest errors that trunks of `widths` can leave on them.
-
-    Eckart-Young with the constant function that every trunk has: every sample is scaled to norm 1, its projection
-    on the constant is subtracted, and the rest is projected on its first N principal functions. No trunk of width
-    N has a smaller root mean square of the relative errors on these samples. Channels, each in units of its own
-    size, are rows like samples: they share the trunk.
-    """
-    rows = _rows(outputs)
-    weights = np.ones(rows.shape[1]) if point_weights is None else point_weights
-    columns = evenly(rows.shape[1], _MOST_POINTS)
-    roots = np.sqrt(weights[columns] / weights[columns].sum())
-    values = rows[evenly(len(rows), _MOST_ROWS)][:, columns].astype(np.float64) * roots
-    values /= np.abs(values).max() or 1.0  # squares must not overflow
-    return Spectrum(_ranks(values, tolerances), _best_errors(values, roots, widths), *values.shape)
-
-
-def _rows(outputs: Float[np.ndarray, "samples points *channels"]) -> Float[np.ndarray, "rows points"]:
-    if outputs.ndim == 2:
-        return outputs
-    sizes = np.sqrt(np.mean(outputs**2, axis=(0, 1)))
-    scaled = outputs / np.where(sizes > 0, sizes, 1)
-    return np.moveaxis(scaled, 2, 1).reshape(-1, outputs.shape[1])
-
-
-def _ranks(values: np.ndarray, tolerances: Sequence[float]) -> dict[float, int]:
-    _, s = _principal(values)
-    tails = np.sqrt(np.cumsum(s[::-1] ** 2)[::-1])
-    return {tolerance: int((tails > tolerance * tails[0]).sum()) for tolerance in tolerances}
-
-
-def _best_errors(values: np.ndarray, roots: np.ndarray, widths: Sequence[int]) -> dict[int, float]:
-    sizes = np.linalg.norm(values, axis=1, keepdims=True)
-    scaled = values[sizes[:, 0] > 0] / sizes[sizes[:, 0] > 0]
-    if len(scaled) == 0:
-        return {}
-    centred = scaled - np.outer(scaled @ roots, roots)  # the roots have norm 1
-    squares = _principal(centred)[0] ** 2
-    errors: dict[int, float] = {}
-    for width in widths:
-        if width < min(values.shape) and min(errors.values(), default=1.0) > _NEGLIGIBLE:
-            errors[width] = float(np.sqrt(squares[:, width:].sum(axis=1)).mean())
-    return errors
-
-
-def _principal(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the coordinates of the rows along their principal functions, and the singular values.
-
-    QR reduces the longer axis first: then the SVD is that of a square.
-    """
-    if len(values) > values.shape[1]:
-        _, s, W = np.linalg.svd(np.linalg.qr(values)[1])
-        return values @ W.T, s
-    V, s, _ = np.linalg.svd(np.linalg.qr(values.T)[1].T)
-    return V * s, s
 
 
 # -- allowed, but seldom intended

@@ -80,7 +80,7 @@ def _cell(x: Float[Array, " n"], edges: Float[Array, "blocks block"], count: int
 class GridSpline(AbstractInterpolation):
     """Tensor products of splines of degree 0 (one value), 1 or 3 in every coordinate.
 
-    Beyond the ends a linear function goes on; a cubic one does so for one cell and is constant from there.
+    Beyond the ends a linear function continues; a cubic one does so for one cell and is constant from there.
     """
 
     table: Float[Array, "rows functions"]
@@ -134,7 +134,8 @@ class SimplexInterpolation(AbstractInterpolation):
     """sum_i b_i(y) s_i(y) over the corners x_i of the simplex of y, with barycentric coordinates b_i.
 
     s_i is the value u_i at x_i or, if `is_smooth`, u_i + g_i.(y - x_i) + (y - x_i).H_i (y - x_i) / 2. Outside of
-    all simplices the function of the best candidate goes on for about the size of that simplex, then is constant.
+    all simplices the function of the best candidate continues for about the size of that simplex, then it is
+    constant.
     """
 
     table: Float[Array, "rows functions"]

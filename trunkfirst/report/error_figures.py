@@ -217,7 +217,7 @@ def _counts(each: list[Errors]) -> str:
 
 
 def _draw_bars(axes: Axes, found: dict[str, list[Errors]]) -> None:
-    """Counts in common bins, so many as one seed of one method allows."""
+    """Counts in common bins; their number is what one seed of one method allows."""
     everything = np.concatenate([errors for each in found.values() for errors in each])
     largest = max(len(errors) for each in found.values() for errors in each)
     edges = np.histogram_bin_edges(everything, bins=min(50, max(10, largest // 10)))

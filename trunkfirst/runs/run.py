@@ -76,14 +76,6 @@ def run(
             write_data(save_data, place / "data.npz")
         check_same_data(data.whole or data.data)
         recorder, interim = BranchRecorder(), _Interim(place, config, data, start, reporter)
-
-        def on_chosen(found: Chosen) -> AbstractMethod:
-            resolved = dc.replace(config, method=found.method)
-            reporter.say(describe(resolved))
-            _write_environment(place / "environment.json", reporter)
-            write_text(place / "config.toml", to_toml(resolved))
-            return recorder.watch(found.method)
-
         result = train(
             config.method,
             data,
@@ -93,7 +85,7 @@ def run(
             chosen=chosen,
             trunk_result=trunk_result,
             measured=config.is_measured,
-            on_chosen=on_chosen,
+            on_chosen=lambda found: recorder.watch(interim.begin(found.method)),
             on_operator=interim.save,
             reporter=reporter,
             throw=throw,
@@ -118,9 +110,18 @@ class _Interim:
     reporter: Reporter
     seconds: dict[str, float] = dc.field(default_factory=dict[str, float])
 
-    def save(self, found: FitResult) -> None:
-        write_text(self.folder / "config.toml", to_toml(dc.replace(self.config, method=found.method)))
+    def begin(self, method: AbstractMethod) -> AbstractMethod:
+        """Say and write what is about to be trained."""
+        self.reporter.say(describe(dc.replace(self.config, method=method)))
+        self._write_settings(method)
+        return method
+
+    def _write_settings(self, method: AbstractMethod) -> None:
+        write_text(self.folder / "config.toml", to_toml(dc.replace(self.config, method=method)))
         _write_environment(self.folder / "environment.json", self.reporter)
+
+    def save(self, found: FitResult) -> None:
+        self._write_settings(found.method)
         result = dc.replace(found, status="interrupted")
         now = time.perf_counter() - self.start
         seconds = {"data": self.data.seconds, "total": now}

@@ -180,7 +180,7 @@ class _Endpoints:
 
 
 class _Queue:
-    """Threads with a bounded queue. What nobody waits for any more is dropped."""
+    """Threads with a bounded queue. Requests whose client has gone are dropped."""
 
     def __init__(self, threads: int, waiting: int):
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, "predict")

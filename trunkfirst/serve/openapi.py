@@ -64,55 +64,60 @@ def _content(schemas: dict[str, Any]) -> dict[str, Any]:
     return {kind: {"schema": schema} for kind, schema in schemas.items()}
 
 
+def _model(name: str, **fields: Any) -> type[BaseModel]:
+    return create_model(name, __config__=_STRICT, **fields)
+
+
+def _optional(description: str, **more: Any) -> Any:
+    return Field(default_factory=list, description=description, **more)
+
+
 def _models(shapes: Shapes, limits: Limits) -> tuple[type[BaseModel], ...]:
     """Of a request, its answer, the points, the health and an error."""
+    return (
+        _request(shapes, limits),
+        _answer(shapes),
+        _model("Points", points=(list[list[float]], ...)),
+        _model("Health", status=(str, ...)),
+        _model("Error", error=(str, ...), code=(str, _optional(f"{OUTSIDE}: points outside the domain."))),
+    )
 
-    def model(name: str, **fields: Any) -> type[BaseModel]:
-        return create_model(name, __config__=_STRICT, **fields)
 
+def _request(shapes: Shapes, limits: Limits) -> type[BaseModel]:
     def table(columns: int | None) -> Any:
         row = Annotated[list[float], Field(min_length=columns, max_length=columns)]
         return Annotated[list[row], Field(min_length=1, max_length=limits.rows)]
 
-    def optional(description: str, **more: Any) -> Any:
-        return Field(default_factory=list, description=description, **more)
-
-    channels = Field(min_length=shapes.channels, max_length=shapes.channels)
-    field = list[float] if shapes.channels is None else list[Annotated[list[float], channels]]
-    # null outside the training domain
-    number = float | None
-    widths = list[number] if shapes.channels is None else list[Annotated[list[number], channels]]
-    axes = "(samples, points)" if shapes.channels is None else "(samples, points, channels)"
     # Aliases, because the names of input functions need not be Python identifiers.
     by_name = {f"input_{k}": (table(n), Field(alias=name)) for k, (name, n) in enumerate(shapes.inputs.items())}
-    return (
-        model(
-            "Request",
-            inputs=(table(shapes.sensors) | model("InputsByName", **by_name), ...),
-            points=(table(shapes.coordinates), optional("By default the training points.")),
-            extrapolate=(
-                StrictBool,
-                Field(default=False, description="Answer at points outside the training domain, too."),
-            ),
+    extrapolate = Field(default=False, description="Answer at points outside the training domain, too.")
+    return _model(
+        "Request",
+        inputs=(table(shapes.sensors) | _model("InputsByName", **by_name), ...),
+        points=(table(shapes.coordinates), _optional("By default the training points.")),
+        extrapolate=(StrictBool, extrapolate),
+    )
+
+
+def _answer(shapes: Shapes) -> type[BaseModel]:
+    channels = Field(min_length=shapes.channels, max_length=shapes.channels)
+
+    def field(number: Any) -> Any:
+        return list[number] if shapes.channels is None else list[Annotated[list[number], channels]]
+
+    axes = "(samples, points)" if shapes.channels is None else "(samples, points, channels)"
+    half_width = field(float | None)  # null outside the training domain
+    return _model(
+        "Answer",
+        outputs=(list[field(float)], Field(description=axes)),
+        is_outlier=(list[bool], _optional("Whether an input is unlike those of training. Absent if unknown.")),
+        familiar=(list[bool], _optional("The opposite of is_outlier.", deprecated=True)),
+        is_extrapolated=(
+            list[bool],
+            _optional("Whether a point lies outside the training domain. Absent if none does."),
         ),
-        model(
-            "Answer",
-            outputs=(list[field], Field(description=axes)),
-            is_outlier=(
-                list[bool],
-                optional("Whether an input is unlike those of training. Absent if unknown."),
-            ),
-            familiar=(list[bool], optional("The opposite of is_outlier.", deprecated=True)),
-            is_extrapolated=(
-                list[bool],
-                optional("Whether a point lies outside the training domain. Absent if none does."),
-            ),
-            interval=(
-                model("Interval", level=(float, ...), half_width=(widths, ...)),
-                optional(f"Outputs ± half_width contain the truth with probability {LEVEL}."),
-            ),
+        interval=(
+            _model("Interval", level=(float, ...), half_width=(half_width, ...)),
+            _optional(f"Outputs ± half_width contain the truth with probability {LEVEL}."),
         ),
-        model("Points", points=(list[list[float]], ...)),
-        model("Health", status=(str, ...)),
-        model("Error", error=(str, ...), code=(str, optional(f"{OUTSIDE}: points outside the domain."))),
     )
