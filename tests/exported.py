@@ -37,7 +37,7 @@ from trunkfirst.networks.branches import (
     SkipFeatures,
     StackedBranch,
 )
-from trunkfirst.networks.fourier_layers import GridBranch, make_fourier_network
+from trunkfirst.networks.fourier_layers import GridBranch, GridSymmetries, make_fourier_network
 from trunkfirst.networks.interpolants import FlatInterpolation, RadialInterpolation
 from trunkfirst.networks.interpolate import interpolate
 from trunkfirst.networks.layers import ACTIVATIONS, Modes, Trunk
@@ -103,8 +103,8 @@ def convolution(*grid: int, channels: tuple[int, ...]) -> Operator:
     return on_features(ConvolutionFeatures(kernels, tuple(normal(n) for n in channels), dense, grid))
 
 
-def fourier(*grid: int, functions: int = 1) -> Operator:
-    """Fourier layers on a grid, the last axis periodic; a second function is a constant."""
+def fourier(*grid: int, functions: int = 1, turns: bool = False) -> Operator:
+    """Fourier layers on a grid, the last axis periodic; a second function is a constant; a symmetry if asked."""
     cells = math.prod(grid)
     is_periodic = [False] * (len(grid) - 1) + [True]
     shape = {"channels": 3, "layers": 2, "modes": 2, "is_periodic": is_periodic, "padding": 0.3}
@@ -121,8 +121,15 @@ def fourier(*grid: int, functions: int = 1) -> Operator:
         jnp.asarray(places, jnp.int32),
         grid,
         12,
+        reflection(cells) if turns else None,
     )
     return make(branch=branch)
+
+
+def reflection(cells: int) -> GridSymmetries:
+    """The identity, and a reflection that changes the signs of input and output."""
+    both = jnp.asarray([np.arange(cells), np.arange(cells)[::-1]], jnp.int32)
+    return GridSymmetries(both, array([1.0, -1.0]), both, array([[1.0], [-1.0]]))
 
 
 def kernel(smoothness: str) -> Operator:
@@ -210,6 +217,7 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "convolution 3d": lambda: convolution(2, 3, 2, channels=(3,)),
     "fourier 1d": lambda: fourier(12),
     "fourier 2d": lambda: fourier(3, 4),
+    "fourier turned": lambda: fourier(12, turns=True),
     "fourier 3d": lambda: fourier(2, 3, 1, functions=2),
     "standardise": lambda: make(STANDARD),
     "one sensor": lambda: make(

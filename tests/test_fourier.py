@@ -106,12 +106,12 @@ def test_the_projection_of_a_field_are_its_coefficients():
     assert grid is not None
     assert grid.columns is None  # either coordinate has this range: it is not known which
     grid = dc.replace(grid, columns=(1,))
-    M = projection(grid, OutputBasis(points, dual))
+    M = projection(grid, OutputBasis(points, dual, dual))
     assert M is not None
     fields = np.stack([x**3 + t for t in (0.0, 1.0, 2.0)])
     values = points[:, 1] ** 3 + 2 * points[:, 0]
     assert np.allclose(fields.ravel() @ M, values @ dual, atol=1e-13)
-    assert projection(dc.replace(grid, columns=None), OutputBasis(points, dual)) is None
+    assert projection(dc.replace(grid, columns=None), OutputBasis(points, dual, dual)) is None
 
 
 def test_patches_hold_the_same_values():

@@ -87,7 +87,9 @@ class EncodedData:
         if basis.orthonormal is None or not isinstance(self.fields, Fields) or self.fields.mesh is None:
             return self.layout
         mesh, dual = self.fields.mesh, basis.orthonormal.dual(self.fields.point_weights)
-        return dc.replace(self.layout, basis=OutputBasis(mesh.points, dual, mesh.periods))
+        return dc.replace(
+            self.layout, basis=OutputBasis(mesh.points, basis.orthonormal.values, dual, mesh.periods)
+        )
 
     def operator(self, branch: Branch, trunk: AbstractFunctions, transform: Array | None) -> Operator:
         """The operator of a trunk and a branch that were trained on this."""

@@ -7,7 +7,7 @@ other: for few modes these are as fast as an FFT, need no complex numbers, and e
 
 import functools as ft
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -155,6 +155,28 @@ def _field(z: Float[Array, "samples channels 2 waves"], axes: Sequence[Waves]) -
 # -- the branch
 
 
+class GridSymmetries(eqx.Module):
+    """Maps g with which an operator commutes; a prediction is the mean of g^-1 F(g f) over them."""
+
+    inputs: Int[Array, "maps inputs"]
+    """Which input each one is after g."""
+    input_signs: Float[Array, " maps"]
+    values: Int[Array, "maps values"]
+    """Which value of the fields of a channel each one is after g^-1."""
+    output_signs: Float[Array, "maps channels"]
+
+    def mean(
+        self, fields: Callable[[Array], Float[Array, "images channels values"]], x: Float[Array, "samples inputs"]
+    ) -> Float[Array, "samples channels values"]:
+        """Of the fields of all images, each brought back."""
+
+        def back(k: int) -> Float[Array, "samples channels values"]:
+            found = jnp.transpose(fields(x.T[self.inputs[k]].T * self.input_signs[k]), (2, 0, 1))[self.values[k]]
+            return jnp.transpose(found * self.output_signs[k].astype(found.dtype)[None, None], (1, 2, 0))
+
+        return ft.reduce(jnp.add, map(back, range(len(self.input_signs)))) / len(self.input_signs)
+
+
 class GridBranch(eqx.Module):
     """c(f) = offset + scale M F(f): fields F(f) on the grid of the input, and a matrix M to coefficients.
 
@@ -174,6 +196,7 @@ class GridBranch(eqx.Module):
     shape: tuple[int, ...] = eqx.field(static=True)
     inputs: int = eqx.field(static=True)
     """The number of inputs."""
+    symmetries: GridSymmetries | None = None
 
     def __call__(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples coefficients"]:
         if len(x) < _MOST:
@@ -183,14 +206,19 @@ class GridBranch(eqx.Module):
     @property
     def numbers(self) -> int:
         """About how many numbers of a sample are in memory at once."""
-        return 8 * math.prod(self.shape) * len(self.network.lift[-1].bias)
+        maps = 1 if self.symmetries is None else len(self.symmetries.input_signs)
+        return 8 * maps * math.prod(self.shape) * len(self.network.lift[-1].bias)
 
     def _together(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples coefficients"]:
-        values = (jnp.asarray(x).T[self.places] - self.mean[:, None, None]) / self.deviation[:, None, None]
+        x = jnp.asarray(x)
+        fields = self._fields(x) if self.symmetries is None else self.symmetries.mean(self._fields, x)
+        coefficients = (fields @ self.projection).reshape(len(x), -1)
+        return self.offset[None] + self.scale * coefficients.astype(self.offset.dtype)
+
+    def _fields(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples channels values"]:
+        values = (x.T[self.places] - self.mean[:, None, None]) / self.deviation[:, None, None]
         v = jnp.transpose(values, (2, 0, 1)).reshape(len(x), -1, *self.shape)
-        fields = self.network(v.astype(self.projection.dtype))
-        coefficients = fields.reshape(len(x), -1, len(self.projection)) @ self.projection
-        return self.offset[None] + self.scale * coefficients.reshape(len(x), -1).astype(self.offset.dtype)
+        return self.network(v.astype(self.projection.dtype)).reshape(len(x), -1, len(self.projection))
 
 
 def make_fourier_network(

@@ -10,16 +10,17 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..data.array_checks import evenly
 from ..errors import DataError
 from ..minimisers.adam import OneCycle, draw
 from ..minimisers.loop import AbstractObjective, Minimised, Parameters, minimise
-from ..networks.fourier_layers import FourierNetwork, GridBranch, make_fourier_network
+from ..networks.fourier_layers import FourierNetwork, GridBranch, GridSymmetries, make_fourier_network
 from ..settings import Field, kind_field, record
 from .base import AbstractRegressor, Regression, Task
-from .input_grid import InputGrid, patched, projection
+from .input_grid import InputGrid, patched, patches, projection
+from .symmetries import Symmetry, find_symmetries, periodic_axes
 
 # The network computes in single precision.
 _PRECISION = np.dtype(np.float32)
@@ -28,6 +29,8 @@ _FREE_FIELDS, _LOGGED = 4, 32
 _TINY = 1e-12
 # Grids of this many cells along every axis are seen in patches.
 _LARGE = 24
+# Predictions are means over this many symmetries.
+_AVERAGED = 8
 
 
 @record
@@ -38,6 +41,8 @@ class FourierBranch(AbstractRegressor):
     the basis of the outputs: a fixed last layer without weights. Where inputs and outputs have different domains
     the last layer is trained, with a penalty. Training is by AdamW on random batches, with a rate that rises and
     falls once, in single precision. It minimises the mean relative error, or with weights "none" the mean error.
+    Symmetries that the samples show (reflections, exchanges of axes, shifts, signs) turn every batch at random,
+    and predictions are means over them.
     """
 
     channels: int = Field(default=32, ge=1, description="channels of the Fourier layers")
@@ -54,6 +59,7 @@ class FourierBranch(AbstractRegressor):
     batch: int = Field(default=32, ge=1, description="samples in an iteration, at most")
     iterations: int = Field(default=1_000, ge=1, description="iterations")
     penalty: float = Field(default=1e-3, ge=0, description="penalty on the last layer, where it is trained")
+    symmetries: bool = Field(default=True, description="use symmetries of the operator that the samples show")
     kind: Literal["fourier"] = kind_field("fourier")
 
     def with_minimal_budget(self) -> AbstractRegressor:
@@ -61,11 +67,14 @@ class FourierBranch(AbstractRegressor):
 
     def learn(self, task: Task) -> Regression:
         start, run = jr.split(task.key)
-        branch, is_free = self._start(task, key=start)
+        images = Images.of(task) if self.symmetries else None
+        branch, is_free = self._start(task, images, key=start)
         parameters, fixed = eqx.partition(branch, _trained_parts(branch, is_free))
         penalty = self.penalty if is_free else 0.0
-        result = self._minimise(GridLoss.of(task, fixed, penalty, self.batch), parameters, run, task)
+        result = self._minimise(GridLoss.of(task, fixed, images, penalty, self.batch), parameters, run, task)
         branch = eqx.combine(result.parameters, fixed)
+        if images is not None:
+            branch = self._averaged(branch, images, _grid_of(task))
         loss = _mean_square(branch, np.asarray(task.inputs), np.asarray(task.targets))
         seconds = time.perf_counter() - task.begin
         return Regression(branch, loss, result.status, result.iterations, seconds, result.history)
@@ -82,11 +91,23 @@ class FourierBranch(AbstractRegressor):
             on_step=task.on_step,
         )
 
-    def _start(self, task: Task, *, key: PRNGKeyArray) -> tuple[GridBranch, bool]:
+    def _averaged(self, branch: GridBranch, images: "Images", grid: InputGrid) -> GridBranch:
+        symmetries = images.averaged(self._patch(grid), grid.shape, len(branch.projection))
+        return eqx.tree_at(lambda b: b.symmetries, branch, symmetries, is_leaf=lambda leaf: leaf is None)
+
+    def _patch(self, grid: InputGrid) -> int:
+        """2 on large grids: four times as fast on a plane, and as accurate."""
+        is_large = min(grid.shape) >= _LARGE and not any(n % 2 for n in grid.shape)
+        return self.patch or (2 if is_large else 1)
+
+    def _start(self, task: Task, images: "Images | None", *, key: PRNGKeyArray) -> tuple[GridBranch, bool]:
         """The branch before training, and whether its last layer is to be trained."""
         grid, basis, coefficients = _grid_of(task), task.layout.basis, task.targets.shape[1]
+        is_periodic = grid.is_periodic(basis.periods if basis else None)
+        if images is not None:
+            is_periodic = list(map(max, is_periodic, periodic_axes(images.maps, grid.shape)))
         M = None if basis is None else projection(grid, basis)
-        grid, M = patched(grid, M, self.patch or _suitable_patch(grid.shape))
+        grid, M = patched(grid, M, self._patch(grid))
         first, last = jr.split(key)
         if is_free := M is None:
             values = _FREE_FIELDS * grid.places.shape[1]
@@ -99,18 +120,22 @@ class FourierBranch(AbstractRegressor):
             channels=self.channels,
             layers=self.layers,
             modes=self.modes,
-            is_periodic=grid.is_periodic(basis.periods if basis else None),
+            is_periodic=is_periodic,
             padding=self.padding,
             dtype=_PRECISION,
             key=first,
         )
-        return _with_scales(network, M, grid, task), is_free
+        offset = np.asarray(task.targets).mean(axis=0)
+        offset = offset if images is None else images.mean(offset)
+        return _with_scales(network, M, grid, task, offset), is_free
 
 
-def _with_scales(network: FourierNetwork, M: np.ndarray, grid: InputGrid, task: Task) -> GridBranch:
+def _with_scales(
+    network: FourierNetwork, M: np.ndarray, grid: InputGrid, task: Task, offset: np.ndarray
+) -> GridBranch:
     """The branch in which inputs and fields have mean 0 and deviation 1: one number for every function."""
     X, Y, dtype = np.asarray(task.inputs), np.asarray(task.targets), task.targets.dtype
-    offset, deviations = Y.mean(axis=0), np.array([X[:, cells].std() for cells in grid.places])
+    deviations = np.array([X[:, cells].std() for cells in grid.places])
     scale = np.sqrt(np.mean(np.sum((Y - offset).reshape(-1, M.shape[1]) ** 2, axis=1)))
     return GridBranch(
         network,
@@ -125,6 +150,62 @@ def _with_scales(network: FourierNetwork, M: np.ndarray, grid: InputGrid, task: 
     )
 
 
+class Images(eqx.Module):
+    """What the symmetries of an operator make of inputs and of coefficients."""
+
+    inputs: Int[Array, "maps inputs"]
+    input_signs: Float[Array, " maps"]
+    matrices: Float[Array, "maps rank rank"]
+    output_signs: Float[Array, "maps channels"]
+    maps: tuple[Symmetry, ...] = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, task: Task) -> "Images | None":
+        """Of the symmetries that the samples show; None if there are none."""
+        grid, basis, dtype = _grid_of(task), task.layout.basis, task.targets.dtype
+        if basis is None:
+            return None
+        maps = find_symmetries(np.asarray(task.inputs), np.asarray(task.targets), grid, basis)
+        if len(maps) == 1:
+            return None
+        return cls(
+            jnp.asarray(np.stack([g.input_places(grid, task.inputs.shape[1]) for g in maps]), jnp.int32),
+            jnp.asarray([g.input_sign for g in maps], dtype),
+            jnp.asarray(np.stack([g.matrix(basis) for g in maps]), _PRECISION),
+            jnp.asarray([g.output_signs for g in maps], dtype),
+            tuple(maps),
+        )
+
+    def drawn(self, key: PRNGKeyArray, X: Array, Y: Array) -> tuple[Array, Array]:
+        """Inputs and coefficients after a random map."""
+        k = jr.randint(key, (), 0, len(self.maps))
+        return X[:, self.inputs[k]] * self.input_signs[k], self._of_coefficients(k, Y)
+
+    def _of_coefficients(self, k: Array | int, Y: Array) -> Array:
+        signs = self.output_signs[k]
+        each = Y.reshape(len(Y), len(signs), -1) @ self.matrices[k].astype(Y.dtype)
+        return (each * signs[None, :, None]).reshape(Y.shape)
+
+    def mean(self, coefficients: Float[np.ndarray, " coefficients"]) -> Float[np.ndarray, " coefficients"]:
+        """Of the coefficients after all maps."""
+        Y = jnp.asarray(coefficients)[None]
+        return np.mean([np.asarray(self._of_coefficients(k, Y))[0] for k in range(len(self.maps))], axis=0)
+
+    def averaged(self, patch: int, shape: Sequence[int], values: int) -> GridSymmetries:
+        """The maps over which predictions are averaged, for fields on a grid in patches."""
+        some = np.unique(np.linspace(0, len(self.maps) - 1, _AVERAGED).astype(int))
+        order = patches(shape, patch).ravel()
+        place = np.argsort(order)
+        back = np.stack([place[np.argsort(self.maps[k].cells)[order]] for k in some])
+        fields = np.arange(values // len(order))[:, None] * len(order)
+        return GridSymmetries(
+            self.inputs[some],
+            self.input_signs[some],
+            jnp.asarray((fields + back[:, None]).reshape(len(some), -1), jnp.int32),
+            self.output_signs[some],
+        )
+
+
 class GridLoss(AbstractObjective):
     """The square of the mean of |C - Y| over samples, each with the root of its weight.
 
@@ -133,6 +214,7 @@ class GridLoss(AbstractObjective):
     """
 
     fixed: GridBranch
+    images: Images | None
     inputs: Float[Array, "samples inputs"]
     targets: Float[Array, "samples coefficients"]
     weights: Float[Array, " samples"]
@@ -142,27 +224,30 @@ class GridLoss(AbstractObjective):
     batch: int = eqx.field(static=True)
 
     @classmethod
-    def of(cls, task: Task, fixed: GridBranch, penalty: float, batch: int) -> "GridLoss":
+    def of(cls, task: Task, fixed: GridBranch, images: Images | None, penalty: float, batch: int) -> "GridLoss":
         X, Y, weights = task.to_device()
         w = jnp.ones(len(X), Y.dtype) if weights is None else weights / jnp.mean(weights)
         logged = jnp.asarray(evenly(len(X), _LOGGED))
-        return cls(fixed, X, Y, w, logged, jnp.asarray(penalty, Y.dtype), min(batch, len(X)))
+        return cls(fixed, images, X, Y, w, logged, jnp.asarray(penalty, Y.dtype), min(batch, len(X)))
 
     @property
     def is_stochastic(self) -> bool:
         return True
 
     def value(self, parameters: Parameters) -> Float[Array, ""]:
-        return self._on(self.logged, parameters)
+        return self._on(self.inputs[self.logged], self.targets[self.logged], self.weights[self.logged], parameters)
 
     def value_and_grad(self, parameters: Parameters, *, key: PRNGKeyArray) -> tuple[Float[Array, ""], Parameters]:
         rows = draw(key, len(self.inputs), self.batch)
-        return eqx.filter_value_and_grad(lambda p: self._on(rows, p))(parameters)
+        X, Y = self.inputs[rows], self.targets[rows]
+        if self.images is not None:
+            X, Y = self.images.drawn(jr.fold_in(key, 1), X, Y)
+        return eqx.filter_value_and_grad(lambda p: self._on(X, Y, self.weights[rows], p))(parameters)
 
-    def _on(self, rows: Array, parameters: Parameters) -> Float[Array, ""]:
+    def _on(self, X: Array, Y: Array, weights: Array, parameters: Parameters) -> Float[Array, ""]:
         branch: GridBranch = eqx.combine(parameters, self.fixed)
-        missed = (branch(self.inputs[rows]) - self.targets[rows]) / branch.scale
-        squares = self.weights[rows] * jnp.sum(missed**2, axis=1)
+        missed = (branch(X) - Y) / branch.scale
+        squares = weights * jnp.sum(missed**2, axis=1)
         penalty = self.penalty * jnp.mean(branch.projection**2).astype(squares.dtype) * len(branch.projection)
         return jnp.mean(jnp.sqrt(squares + _TINY)) ** 2 + penalty
 
@@ -180,11 +265,6 @@ def _grid_of(task: Task) -> InputGrid:
             f'inputs gives {task.inputs.shape[1]} features; set inputs = "raw"'
         )
     return grid
-
-
-def _suitable_patch(shape: Sequence[int]) -> int:
-    """2 on large grids: four times as fast on a plane, and as accurate."""
-    return 2 if min(shape) >= _LARGE and not any(n % 2 for n in shape) else 1
 
 
 def _trained_parts(branch: GridBranch, is_free: bool) -> GridBranch:

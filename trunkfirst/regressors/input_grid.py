@@ -55,6 +55,7 @@ class OutputBasis:
     """The basis at the output points: the coefficients of a field u there are u @ dual."""
 
     points: Float[np.ndarray, "points coordinates"]
+    values: Float[np.ndarray, "points rank"]
     dual: Float[np.ndarray, "points rank"]
     periods: tuple[float, ...] | None = None
 
@@ -160,13 +161,18 @@ def patched(
         raise DataError(
             f"branch.patch is {size}, which does not divide the grid of {' x '.join(map(str, grid.shape))} cells"
         )
-    d, cells = len(grid.shape), np.arange(math.prod(grid.shape))
-    parts = cells.reshape([k for n in grid.shape for k in (n // size, size)])
-    order = parts.transpose([*range(1, 2 * d, 2), *range(0, 2 * d, 2)]).reshape(size**d, -1)
+    order = patches(grid.shape, size)
     places = grid.places[:, order].reshape(-1, order.shape[1])
     if matrix is not None:
-        matrix = matrix.reshape(-1, len(cells), matrix.shape[1])[:, order].reshape(matrix.shape)
+        matrix = matrix.reshape(-1, order.size, matrix.shape[1])[:, order].reshape(matrix.shape)
     return InputGrid(tuple(x[::size] for x in grid.axes), places, grid.columns), matrix
+
+
+def patches(shape: Sequence[int], size: int) -> Int[np.ndarray, "members patches"]:
+    """Which cells of the grid are the members of its patches."""
+    d = len(shape)
+    parts = np.arange(math.prod(shape)).reshape([k for n in shape for k in (n // size, size)])
+    return parts.transpose([*range(1, 2 * d, 2), *range(0, 2 * d, 2)]).reshape(size**d, -1)
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:

@@ -1,0 +1,220 @@
+"""Symmetries of an operator between functions on a grid, found in its samples.
+
+The pressure of a flow on a square turns with the conductivity; the solution on a periodic interval moves with the
+initial value. Such an operator G commutes with maps g of functions, G(g f) = g G(f): reflections and exchanges of
+axes, shifts along periodic ones, changes of sign. Every sample is then as many as there are maps.
+"""
+
+import dataclasses as dc
+import itertools
+from collections.abc import Iterator, Sequence
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.spatial import KDTree
+
+from ..networks.grids import SAME
+from .input_grid import InputGrid, OutputBasis
+from .ridge import Kernel
+
+# Maps in all, and shifts along an axis in one, two or three dimensions.
+_MOST, _SHIFTS = 64, (16, 4, 2)
+# Numbers in the matrices of all maps.
+_MOST_NUMBERS = 2**25
+# Samples that a kernel is fitted to, and samples that it then predicts as they are and after a map.
+_FITTED, _PREDICTED, _FEWEST = 800, 200, 60
+# The square of a mean difference, in units of what chance gives, above which a map is no symmetry.
+_CHANCE = 8.0
+# How much larger the errors after a map may be, and the error of a kernel above which it says nothing.
+_LARGER, _MOST_ERROR = 1.1, 0.5
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Symmetry:
+    """(g f)(x) = sign f(T x) of inputs and, with a sign for each channel, of outputs."""
+
+    cells: Int[np.ndarray, " cells"]
+    """Which cell of the grid T x is."""
+    points: Int[np.ndarray, " points"]
+    """The same for the output points."""
+    input_sign: float
+    output_signs: tuple[float, ...]
+
+    def after(self, other: "Symmetry") -> "Symmetry":
+        """The map `other`, then this one."""
+        signs = tuple(a * b for a, b in zip(self.output_signs, other.output_signs, strict=True))
+        return Symmetry(
+            other.cells[self.cells], other.points[self.points], self.input_sign * other.input_sign, signs
+        )
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal maps."""
+        return self.cells.tobytes(), self.points.tobytes(), self.input_sign, self.output_signs
+
+    def of_inputs(self, X: np.ndarray, grid: InputGrid) -> Float[np.ndarray, "samples inputs"]:
+        """g f of all samples."""
+        return self.input_sign * X[:, self.input_places(grid, X.shape[1])]
+
+    def input_places(self, grid: InputGrid, inputs: int) -> Int[np.ndarray, " inputs"]:
+        """Which input each one becomes; numbers, which are constants on the grid, stay."""
+        found = np.arange(inputs)
+        for places in grid.places:
+            found[places] = places[self.cells]
+        return found
+
+    def matrix(self, basis: OutputBasis) -> Float[np.ndarray, "rank rank"]:
+        """M with which the coefficients c of an output become c M, but for signs."""
+        return basis.values[self.points].T @ basis.dual
+
+
+def find_symmetries(
+    X: Float[np.ndarray, "samples inputs"],
+    Y: Float[np.ndarray, "samples coefficients"],
+    grid: InputGrid,
+    basis: OutputBasis,
+) -> list[Symmetry]:
+    """All symmetries that the samples show, the identity first; it alone where there are none."""
+    channels = Y.shape[1] // basis.dual.shape[1]
+    identity = Symmetry(np.arange(grid.places.shape[1]), np.arange(len(basis.points)), 1.0, (1.0,) * channels)
+    if grid.columns is None or len(X) < _FEWEST:
+        return [identity]
+    options = list(_options(grid, basis, channels))
+    samples = _Samples(X, Y, grid, basis)
+    plausible = [g for g in options if samples.agree_with(g)]
+    kept = samples.confirmed(plausible) if plausible else []
+    most = min(_MOST, max(_MOST_NUMBERS // basis.dual.shape[1] ** 2, 1))
+    return _group(identity, kept, most)
+
+
+def periodic_axes(maps: Sequence[Symmetry], shape: Sequence[int]) -> list[bool]:
+    """Along which axes of the grid one of the maps is a shift."""
+    places = np.arange(np.prod(shape)).reshape(shape)
+    first = [np.unravel_index(g.cells[0], shape) for g in maps]
+
+    def is_shift(cells: np.ndarray, by: int, axis: int) -> bool:
+        return by > 0 and np.array_equal(cells, np.roll(places, -by, axis).ravel())
+
+    axes = range(len(shape))
+    return [any(is_shift(g.cells, int(f[k]), k) for g, f in zip(maps, first, strict=True)) for k in axes]
+
+
+def _options(grid: InputGrid, basis: OutputBasis, channels: int) -> Iterator[Symmetry]:
+    """Maps of the grid to itself that also map the output points to themselves, with all signs."""
+    some = min(channels, 3)
+    signs = [s + s[-1:] * (channels - some) for s in itertools.product((1.0, -1.0), repeat=some)]
+    for cells, points in _maps(grid, basis):
+        is_identity = np.array_equal(cells, np.arange(len(cells)))
+        for sign, others in itertools.product((1.0, -1.0), signs):
+            if not is_identity or sign < 0:
+                yield Symmetry(cells, points, sign, others)
+
+
+def _maps(grid: InputGrid, basis: OutputBasis) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The identity, reflections, exchanges of two axes, and shifts."""
+    assert grid.columns is not None
+    axes, places = grid.axes, np.arange(grid.places.shape[1]).reshape(grid.shape)
+    columns = list(grid.columns)
+    index = _Index(basis.points)
+    yield places.ravel(), np.arange(len(basis.points))
+    for k, x in enumerate(axes):
+        if np.allclose(x[0] + x[-1] - x[::-1], x, rtol=0, atol=1e-6 * np.ptp(x)):
+            image = basis.points.copy()
+            image[:, columns[k]] = x[0] + x[-1] - image[:, columns[k]]
+            yield from index.found(np.flip(places, k), image)
+    for j, k in itertools.combinations(range(len(axes)), 2):
+        if len(axes[j]) == len(axes[k]) and np.allclose(axes[j], axes[k]):
+            image = basis.points.copy()
+            image[:, [columns[j], columns[k]]] = image[:, [columns[k], columns[j]]]
+            yield from index.found(places.swapaxes(j, k), image)
+    for k in range(len(axes)):
+        yield from _shift(grid, k, places, basis.points, index)
+
+
+def _shift(
+    grid: InputGrid, k: int, places: np.ndarray, points: np.ndarray, index: "_Index"
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The shortest of a few shifts along an axis of even steps, whose period is one step longer than it is."""
+    assert grid.columns is not None
+    x, n = grid.axes[k], grid.shape[k]
+    step = (x[-1] - x[0]) / (n - 1)
+    if not np.allclose(np.diff(x), step, rtol=1e-6):
+        return
+    for cells in (c for c in range(1, n) if n % c == 0 and n // c <= _SHIFTS[len(grid.shape) - 1]):
+        image = points.copy()
+        column = image[:, grid.columns[k]]
+        image[:, grid.columns[k]] = x[0] + (column - x[0] + cells * step + 1e-6 * step) % (n * step) - 1e-6 * step
+        if found := list(index.found(np.roll(places, -cells, k), image)):
+            yield from found
+            return
+
+
+class _Index:
+    """Finds points by their coordinates."""
+
+    def __init__(self, points: Float[np.ndarray, "points coordinates"]) -> None:
+        self._scale = np.ptp(points, axis=0) + SAME
+        self._tree = KDTree(points / self._scale)
+
+    def found(self, cells: np.ndarray, image: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The map of cells and that of points, if every image is a point, and no two are the same."""
+        distances, places = self._tree.query(image / self._scale)
+        if distances.max() < 1e-6 and len(np.unique(places)) == len(places):
+            yield cells.ravel(), places
+
+
+class _Samples:
+    """What samples say about a map."""
+
+    def __init__(self, X: np.ndarray, Y: np.ndarray, grid: InputGrid, basis: OutputBasis) -> None:
+        self._X, self._Y, self._grid, self._basis = X, Y, grid, basis
+
+    def agree_with(self, g: Symmetry) -> bool:
+        """Whether the means of inputs and outputs are those after the map, but for chance."""
+        pairs = ((self._X, g.of_inputs(self._X, self._grid)), (self._Y, self._images(self._Y, g)))
+        return all(_is_chance(before - after) for before, after in pairs)
+
+    def confirmed(self, options: Sequence[Symmetry]) -> list[Symmetry]:
+        """Those after which a kernel, fitted to other samples, predicts as well as without them."""
+        rows, most = np.arange(len(self._X)), min(_PREDICTED, len(self._X) // 4)
+        fitted, others = rows[most : most + _FITTED], rows[:most]
+        scale = self._X.std() or 1.0
+        branch = Kernel().fit(self._X[fitted] / scale, self._Y[fitted], key=jr.key(0)).branch
+        Y = self._Y[others]
+        sizes = np.linalg.norm(Y, axis=1)
+        usual = sizes.mean()
+
+        def errors(X: np.ndarray, targets: np.ndarray) -> np.ndarray:
+            missed = np.linalg.norm(np.asarray(branch(X / scale)) - targets, axis=1)
+            return missed / np.maximum(sizes, 1e-3 * usual)
+
+        plain = errors(self._X[others], Y)
+        if plain.mean() > _MOST_ERROR:
+            return []
+        after = [errors(g.of_inputs(self._X[others], self._grid), self._images(Y, g)) for g in options]
+        return [g for g, e in zip(options, after, strict=True) if _is_no_worse(e, plain)]
+
+    def _images(self, Y: np.ndarray, g: Symmetry) -> np.ndarray:
+        each = Y.reshape(len(Y), len(g.output_signs), -1) @ g.matrix(self._basis)
+        return (each * np.array(g.output_signs)[:, None]).reshape(Y.shape)
+
+
+def _is_chance(differences: np.ndarray) -> bool:
+    mean, total = differences.mean(axis=0), differences.var(axis=0).sum()
+    return bool(len(differences) * np.sum(mean**2) <= _CHANCE * total)
+
+
+def _is_no_worse(after: np.ndarray, plain: np.ndarray) -> bool:
+    doubt = 2 * (after - plain).std() / np.sqrt(len(plain))
+    return bool(after.mean() <= min(_LARGER * plain.mean() + doubt, 2 * plain.mean()))
+
+
+def _group(identity: Symmetry, generators: Sequence[Symmetry], most: int) -> list[Symmetry]:
+    """All products of the generators, at most so many as asked for."""
+    found, new = {identity.key: identity}, [identity]
+    while new and len(found) < most:
+        products = [g.after(h) for g, h in itertools.product(generators, new)]
+        new = [g for g in products if g.key not in found]
+        found |= {g.key: g for g in new}
+    return list(found.values())[:most]
