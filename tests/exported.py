@@ -16,14 +16,15 @@ import numpy as np
 import pytest
 from helpers import make_network
 
-from trunkfirst.coordinates import FourierFeatures, Periodic
 from trunkfirst.encoders import (
     ELEMENTWISE,
     Chain,
     Elementwise,
+    FourierFeatures,
     Identity,
     LinearProjection,
     Parallel,
+    Periodic,
     Powers,
     Standardise,
 )

@@ -8,9 +8,9 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from trunkfirst.cli.resolve import resolve
-from trunkfirst.encoders import BasisInputs, RawInputs, StandardisedInputs
 from trunkfirst.errors import SettingError, TrunkfirstError, UnknownNameError, UsageError, ValueRangeError
 from trunkfirst.files.text_files import read_toml
+from trunkfirst.inputs import BasisInputs, RawInputs, StandardisedInputs
 from trunkfirst.linear.orthonormalise import QR, SVD
 from trunkfirst.losses import Batches
 from trunkfirst.minimisers.adam import Adam

@@ -15,16 +15,15 @@ import pytest
 from helpers import make_network
 from own_problems import Call, antiderivative, fit_branch, known_trunk
 
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import read_data, write_data
 from trunkfirst.data.scattered_data import scattered_from_lists
-from trunkfirst.encoders import RawInputs, fit_standardise
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.files.integrity import verify_manifest, write_manifest
 from trunkfirst.files.npz import read_npz
 from trunkfirst.files.text_files import read_json, write_json, write_text
+from trunkfirst.inputs import Coordinates, RawInputs, fit_standardise
 from trunkfirst.minimisers.adam import Adam
 from trunkfirst.networks.layers import Trunk
 from trunkfirst.networks.operator import Operator, load, save

@@ -15,12 +15,11 @@ from own_problems import Call, antiderivative
 from trunkfirst.auto import choose
 from trunkfirst.candidates import settings_of
 from trunkfirst.clock import Clock
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encode import encode
-from trunkfirst.encoders import RawInputs
 from trunkfirst.files.integrity import sha256_of
 from trunkfirst.files.text_files import read_json
+from trunkfirst.inputs import Coordinates, RawInputs
 from trunkfirst.leaderboard import Leaderboard
 from trunkfirst.method import AbstractMethod
 from trunkfirst.modes import ModesTrunk

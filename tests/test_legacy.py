@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 from trunkfirst.cli.resolve import fit_values, resolve
-from trunkfirst.coordinates import Coordinates
-from trunkfirst.encoders import (
+from trunkfirst.errors import DataError, SettingError, UnknownNameError
+from trunkfirst.files.text_files import read_json
+from trunkfirst.inputs import (
     AbstractInputs,
     AutoInputs,
     BasisInputs,
+    Coordinates,
     PerInput,
     PredictiveInputs,
     PrincipalInputs,
     RawInputs,
     StandardisedInputs,
 )
-from trunkfirst.errors import DataError, SettingError, UnknownNameError
-from trunkfirst.files.text_files import read_json
 from trunkfirst.linear.orthonormalise import QR, SVD
 from trunkfirst.losses import Batches
 from trunkfirst.minimisers.adam import Adam

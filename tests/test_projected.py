@@ -8,20 +8,13 @@ import pytest
 from helpers import as_fields, waves
 
 from trunkfirst.candidates import encoding_candidates
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.sample_weights import relative_weights
-from trunkfirst.encoders import (
-    Chain,
-    PredictiveInputs,
-    PrincipalInputs,
-    RawInputs,
-    Standardise,
-    StandardisedInputs,
-)
+from trunkfirst.encoders import Chain, Standardise
 from trunkfirst.evaluation import evaluate, kernel_baseline
 from trunkfirst.fields import Fields, Searched
 from trunkfirst.fitting import fit_method
+from trunkfirst.inputs import Coordinates, PredictiveInputs, PrincipalInputs, RawInputs, StandardisedInputs
 from trunkfirst.losses import BilinearProblem, make_loss
 from trunkfirst.minimisers.adam import Adam
 from trunkfirst.minimisers.lbfgs import LBFGS

@@ -18,11 +18,11 @@ from trunkfirst import search
 from trunkfirst.auto import choose
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import OperatorData
-from trunkfirst.encoders import PowerInputs, PrincipalInputs, RawInputs, StandardisedInputs
 from trunkfirst.errors import DataError
 from trunkfirst.evaluation import evaluate, predict_at
 from trunkfirst.files.text_files import read_json
 from trunkfirst.fitting import FitResult, fit_method
+from trunkfirst.inputs import PowerInputs, PrincipalInputs, RawInputs, StandardisedInputs
 from trunkfirst.modes import ModesTrunk
 from trunkfirst.outputs import Output
 from trunkfirst.progress import Silent

@@ -12,7 +12,7 @@ from trunkfirst.candidates import anisotropic_encodings, encoding_candidates, ke
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import AnyData, scattered_from_lists
-from trunkfirst.encoders import PowerInputs, StandardisedInputs
+from trunkfirst.inputs import PowerInputs, StandardisedInputs
 from trunkfirst.leaderboard import Chosen
 from trunkfirst.modes import ModesTrunk
 from trunkfirst.progress import Silent

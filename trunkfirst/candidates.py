@@ -6,14 +6,7 @@ from typing import Any
 
 from .data.operator_data import InputFunction, OperatorData
 from .data.scattered_data import AnyData
-from .encoders import (
-    AbstractInputs,
-    PerInput,
-    PowerInputs,
-    PredictiveInputs,
-    PrincipalInputs,
-    StandardisedInputs,
-)
+from .inputs import AbstractInputs, PerInput, PowerInputs, PredictiveInputs, PrincipalInputs, StandardisedInputs
 from .method import AbstractMethod
 from .records import CandidateSettings
 from .regressors.active_neurons import ActiveNeurons

@@ -13,11 +13,11 @@ from .data.data_display import html_table
 from .data.operator_data import OperatorData, Split
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
-from .encoders import StandardisedInputs
 from .errors import DataError, UsageError
 from .files.integrity import update_manifest
 from .files.text_files import write_json
 from .fitting import train
+from .inputs import StandardisedInputs
 from .interface import as_data
 from .method import AbstractMethod
 from .outputs import Output

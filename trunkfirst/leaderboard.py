@@ -14,8 +14,9 @@ from .comparison import Comparison
 from .data.operator_data import OperatorData
 from .data.sample_weights import channel_weights
 from .encode import is_relative, make_fields
-from .encoders import AbstractInputs, Identity
+from .encoders import Identity
 from .errors import SolveError
+from .inputs import AbstractInputs
 from .intervals import HeldOut
 from .method import AbstractMethod
 from .modes import ModesTrunk, principal_modes

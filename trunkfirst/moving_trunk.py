@@ -22,9 +22,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pydantic import PositiveInt
 
 from .data.scattered_data import AnyData
-from .encoders import AbstractInputs, PrincipalInputs, StandardisedInputs
 from .errors import UsageError
 from .fields import AbstractFields, Fields, TrunkResult, mean_one
+from .inputs import AbstractInputs, PrincipalInputs, StandardisedInputs
 from .linear.low_rank import principal_directions
 from .minimisers import Minimiser
 from .minimisers.lbfgs import LBFGS

@@ -20,7 +20,7 @@ from .clock import Clock
 from .data.fixed_functions import fixed_functions
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
-from .encoders import AbstractInputs, AutoInputs, RawInputs, StandardisedInputs
+from .inputs import AbstractInputs, AutoInputs, RawInputs, StandardisedInputs
 from .leaderboard import Chosen, Leaderboard, Trials
 from .method import AbstractMethod
 from .moving_trunk import MovingTrunk, moving_inputs

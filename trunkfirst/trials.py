@@ -19,9 +19,9 @@ from .data.operator_data import OperatorData
 from .data.sample_weights import channel_weights
 from .data.scattered_data import AnyData
 from .encode import encoded, input_layout
-from .encoders import AbstractInputs
 from .evaluation import evaluate, predict_at
 from .fields import TrunkResult
+from .inputs import AbstractInputs
 from .linear.low_rank import principal_rows
 from .linear.orthonormalise import field_sizes
 from .minimisers.loop import OnStep, raise_if_interrupted

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..coordinates import FourierFeatures, Periodic
 from ..data.data_display import Panel, html_table, plot_panels
 from ..data.operator_data import columns_of
 from ..data.read_write import read_inputs
@@ -20,9 +19,11 @@ from ..encoders import (
     AbstractEncoder,
     Chain,
     Elementwise,
+    FourierFeatures,
     Identity,
     LinearProjection,
     Parallel,
+    Periodic,
     Powers,
     Standardise,
     in_words,
