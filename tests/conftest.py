@@ -17,8 +17,7 @@ import pytest
 from asking import JSON
 from own_problems import OPTIONS, Call, antiderivative
 
-from trunkfirst.cli import train
-from trunkfirst.cli.commands import main
+from trunkfirst.cli import console, run_command as main
 from trunkfirst.data.read_write import write_data
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -32,7 +31,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def without_reports() -> Generator[None]:
     """Reports are drawn, slowly, in other tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
+        patch.setattr(console, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
         yield
 
 

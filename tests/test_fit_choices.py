@@ -13,7 +13,7 @@ import pytest
 from own_problems import Call, antiderivative
 
 from trunkfirst.auto import choose
-from trunkfirst.candidates import settings_of
+from trunkfirst.candidates import Candidate, settings_of
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encode import encode
@@ -30,7 +30,7 @@ from trunkfirst.run_data import DataSettings, split_data
 from trunkfirst.runs.config import make_config
 from trunkfirst.settings import from_values, to_toml, to_values
 from trunkfirst.sizing import with_sizes
-from trunkfirst.trials import Candidate, Folds
+from trunkfirst.trials import Folds
 from trunkfirst.trunks import AutoTrunk
 from trunkfirst.two_step import TwoStep
 

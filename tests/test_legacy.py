@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trunkfirst.cli.resolve import fit_values, resolve
 from trunkfirst.errors import DataError, SettingError, UnknownNameError
 from trunkfirst.files.text_files import read_json
 from trunkfirst.inputs import (
@@ -31,7 +30,7 @@ from trunkfirst.presets import preset_method
 from trunkfirst.regressors.active_neurons import ActiveNeurons
 from trunkfirst.regressors.network import AutoBranch, BranchNetwork, JointBranch, NetworkBranch
 from trunkfirst.regressors.ridge import Kernel, Linear
-from trunkfirst.runs.config import load_config, make_config, nested, parse_settings
+from trunkfirst.runs.config import fit_values, load_config, make_config, nested, parse_settings, resolve
 from trunkfirst.settings import to_toml
 from trunkfirst.trunks import JointTrunk, TrunkNetwork
 from trunkfirst.two_step import TwoStep

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import as_fields, waves
 
-from trunkfirst.candidates import encoding_candidates
+from trunkfirst.candidates import Candidate, encoding_candidates
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.sample_weights import relative_weights
 from trunkfirst.encoders import Chain, Standardise
@@ -25,7 +25,7 @@ from trunkfirst.networks.layers import Trunk
 from trunkfirst.outputs import Output
 from trunkfirst.regressors.base import InputLayout
 from trunkfirst.regressors.network import BranchNetwork, JointBranch, NetworkBranch, _sample_rows
-from trunkfirst.trials import Candidate, Folds
+from trunkfirst.trials import Folds
 from trunkfirst.trunks import JointTrunk, TrunkNetwork
 from trunkfirst.two_step import TwoStep
 

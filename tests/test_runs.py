@@ -22,8 +22,7 @@ from trunkfirst.presets import preset_method
 from trunkfirst.progress import Silent
 from trunkfirst.records import Claim
 from trunkfirst.run_data import RunData
-from trunkfirst.runs.claims import check_claims
-from trunkfirst.runs.compare import compare
+from trunkfirst.runs.compare import check_claims, compare
 from trunkfirst.runs.config import RunConfig, load_config, make_config, nested
 from trunkfirst.runs.run import Outcome, run
 from trunkfirst.settings import merge, to_values

@@ -16,6 +16,7 @@ from own_problems import antiderivative
 import trunkfirst
 from trunkfirst import search
 from trunkfirst.auto import choose
+from trunkfirst.candidates import Candidate
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import DataError
@@ -28,7 +29,7 @@ from trunkfirst.outputs import Output
 from trunkfirst.progress import Silent
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.run_data import DataSettings, split_data
-from trunkfirst.trials import Candidate, Folds
+from trunkfirst.trials import Folds
 from trunkfirst.two_step import TwoStep
 
 X = np.linspace(0, 1, 30)

@@ -10,7 +10,7 @@ import pytest
 from own_problems import Call
 from scipy.special import eval_sh_legendre
 
-from trunkfirst.cli.commands import main
+from trunkfirst.cli import run_command as main
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.theory.known_rates import KnownRates, known_rates_ladders
 from trunkfirst.theory.optimal_sensors import christoffel, excess_ladder

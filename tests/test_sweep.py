@@ -18,7 +18,7 @@ from own_problems import Call, antiderivative
 from test_resume import assert_same, without_seconds
 
 from trunkfirst.checkpoints import lock_folder
-from trunkfirst.cli.commands import main
+from trunkfirst.cli import run_command as main
 from trunkfirst.data.read_write import write_data
 from trunkfirst.distributed.pools import Lost, on_processes
 from trunkfirst.errors import (

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from .candidates import Candidate
 from .data.data_display import html_table
 from .data.operator_data import OperatorData, Split
 from .data.scattered_data import AnyData
@@ -26,7 +27,7 @@ from .records import BASELINES
 from .regressors.ridge import Kernel, Linear
 from .run_data import RunData, load_run_data
 from .runs.config import RunConfig
-from .trials import Candidate, Folds
+from .trials import Folds
 from .two_step import TwoStep
 
 FILE = "cross_validation.json"
