@@ -41,8 +41,7 @@ from trunkfirst.networks.branches import (
 from trunkfirst.networks.fourier_layers import GridBranch, make_fourier_network
 from trunkfirst.networks.interpolants import FlatInterpolation, RadialInterpolation
 from trunkfirst.networks.interpolate import interpolate
-from trunkfirst.networks.layers import ACTIVATIONS, Modes, Trunk
-from trunkfirst.networks.moving import Latent, MovingFunctions
+from trunkfirst.networks.layers import ACTIVATIONS, Latent, Modes, MovingFunctions, Trunk
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
 

@@ -9,7 +9,7 @@ from helpers import as_fields, waves
 
 from trunkfirst.candidates import Candidate, encoding_candidates
 from trunkfirst.data.operator_data import OperatorData
-from trunkfirst.data.sample_weights import relative_weights
+from trunkfirst.data.scattered_data import relative_weights
 from trunkfirst.encoders import Chain, Standardise
 from trunkfirst.evaluation import evaluate, kernel_baseline
 from trunkfirst.fields import Fields, Searched

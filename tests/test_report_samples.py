@@ -10,9 +10,8 @@ from report_runs import grid, spoil, write_comparison, write_run
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.errors import CorruptFileError
-from trunkfirst.evaluation import Evaluation
+from trunkfirst.evaluation import Evaluation, evaluation_arrays
 from trunkfirst.report.pages import write_report
-from trunkfirst.runs.evaluation_arrays import evaluation_arrays
 
 pytestmark = pytest.mark.usefixtures("unrendered")
 

@@ -33,7 +33,7 @@ from trunkfirst.files.integrity import verify_manifest
 from trunkfirst.files.text_files import read_json, read_toml, write_json
 from trunkfirst.inputs import PrincipalInputs
 from trunkfirst.problems.generate import output_points
-from trunkfirst.report.sweep_page import write_sweep
+from trunkfirst.report.pages import write_sweep
 from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run
 from trunkfirst.runs.sweeps import Row, Sweep, is_finished, make_grid

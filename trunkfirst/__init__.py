@@ -7,7 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
-from ._version import __version__ as __version__
+
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from .cross_validation import (

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .data.operator_data import OperatorData
-from .data.sample_weights import channel_weights
-from .data.scattered_data import AnyData
+from .data.scattered_data import AnyData, channel_weights
 from .encoders import AbstractEncoder, AnyArray, Identity, Parallel, in_precision
 from .fields import AbstractFields, Basis, Fields, Mesh
 from .inputs import AutoInputs, Coordinates, Inputs

@@ -14,8 +14,7 @@ from pydantic import BeforeValidator
 
 from .basis_inputs import Interval, checked_interval, coefficient_matrix
 from .data.array_checks import unit_of
-from .data.sample_weights import relative_weights
-from .data.scattered_data import AnyData, ScatteredData
+from .data.scattered_data import AnyData, ScatteredData, relative_weights
 from .encoders import (
     AbstractEncoder,
     Chain,

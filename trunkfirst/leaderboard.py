@@ -12,7 +12,7 @@ from .checkpoints import remember
 from .clock import Clock
 from .comparison import Comparison
 from .data.operator_data import OperatorData
-from .data.sample_weights import channel_weights
+from .data.scattered_data import channel_weights
 from .encode import is_relative, make_fields
 from .encoders import Identity
 from .errors import SolveError

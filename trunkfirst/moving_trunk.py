@@ -30,8 +30,7 @@ from .minimisers import Minimiser
 from .minimisers.lbfgs import LBFGS
 from .minimisers.loop import AbstractObjective, Minimised, OnStep, Stopping, minimise
 from .networks.branches import LayerFeatures, SkipFeatures
-from .networks.layers import Perceptron, make_perceptron
-from .networks.moving import Latent, MovingFunctions
+from .networks.layers import Latent, MovingFunctions, Perceptron, make_perceptron
 from .regressors.base import generator
 from .settings import Field, kind_field, record
 from .trunks import AbstractTrunk

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from .checkpoints import Snapshot, StepHandle, checkpointed_step, work_folder
 from .data.array_checks import some_indices
 from .data.operator_data import OperatorData
-from .data.sample_weights import mean_squares, output_units, unscaled_weights
+from .data.scattered_data import mean_squares, output_units, unscaled_weights
 from .data.sharded_data import ShardedData
 from .distributed.processes import assemble_rows, is_distributed, process_shard, sum_over_processes
 from .encode import EncodedData, Encodings, encoded, input_layout, is_relative, make_fields, raw_rows

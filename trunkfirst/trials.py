@@ -17,8 +17,7 @@ from jaxtyping import Float, Int
 
 from .candidates import Candidate
 from .data.operator_data import OperatorData
-from .data.sample_weights import channel_weights
-from .data.scattered_data import AnyData
+from .data.scattered_data import AnyData, channel_weights
 from .encode import encoded, input_layout
 from .evaluation import evaluate, predict_at
 from .fields import TrunkResult

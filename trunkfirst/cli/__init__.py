@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from .._version import __version__
+from .. import __version__
 from ..errors import Terminated, TrunkfirstError, UsageError, without_controls
 from .data_commands import data_app
 from .theory_commands import diagnose, sensors, study

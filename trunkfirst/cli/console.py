@@ -61,8 +61,7 @@ def number(value: float | None) -> str:
 def write_run_report(folder: Path, data: object = None) -> Path:
     """Write the report of a run, comparison or sweep; with its data, if at hand, they are not read again."""
     from ..data.operator_data import OperatorData
-    from ..report.pages import write_report
-    from ..report.sweep_page import write_sweep
+    from ..report.pages import write_report, write_sweep
 
     if (folder / "sweep.json").is_file():
         return write_sweep(folder)

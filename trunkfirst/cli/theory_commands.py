@@ -39,7 +39,7 @@ def diagnose(
     Example: trunkfirst diagnose runs/mine --data finer.npz
     """
     from ..files.integrity import update_manifest, verify_run
-    from ..report.budget_section import budget_sentence, budget_tables
+    from ..report.error_figures import budget_sentence, budget_tables
     from ..report.pages import write_report
     from ..runs.diagnose import diagnose_run
 

@@ -363,7 +363,7 @@ def _show_comparison(comparison: "Comparison", json: bool, quiet: bool) -> int:
 
 def _show_sweep(found: "Sweep", json: bool, quiet: bool) -> int:
     """Write the report of a sweep and print its table; return the exit code."""
-    from ..report.sweep_page import sweep_table
+    from ..report.pages import sweep_table
 
     page, summary = console.write_run_report(found.folder), found.summary()
     table = sweep_table(summary)

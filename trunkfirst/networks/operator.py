@@ -44,8 +44,7 @@ from .branches import (
 )
 from .fourier_layers import FourierNetwork, GridBranch, Pointwise, SpectralLayer
 from .interpolants import FlatInterpolation, GridSpline, RadialInterpolation, SimplexInterpolation
-from .layers import AbstractFunctions, Modes, Perceptron, Trunk, count_parameters
-from .moving import Latent, MovingFunctions
+from .layers import AbstractFunctions, Latent, Modes, MovingFunctions, Perceptron, Trunk, count_parameters
 from .storage import read_operator, write_operator
 from .training_domain import TrainingDomain, checked_rows
 

@@ -11,7 +11,7 @@ from numpy.polynomial import legendre
 from scipy.interpolate import RegularGridInterpolator
 
 from ..errors import ValueRangeError
-from .estimates import fill_distances, generalisation_errors, sensor_gaps
+from .assumptions import fill_distances, generalisation_errors, sensor_gaps
 from .optimal_sensors import christoffel, excess_ladder, uniform_sensors
 from .rates import Constants, Observed, RateLadder, Rates, bound_terms, n_term_decay, truncate
 
