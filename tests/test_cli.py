@@ -209,6 +209,7 @@ def test_data_info(call: Call):
     assert "541" in out
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_report_of_a_run(call: Call, monkeypatch: pytest.MonkeyPatch):
     call("run", NAME, *SMALL, "--quiet", "--out", "a")
     monkeypatch.setattr(console, "write_run_report", WRITE_REPORT)

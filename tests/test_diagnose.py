@@ -186,6 +186,7 @@ def test_own_points_show_no_part_of_the_sensors_and_the_text_says_so(call: Call,
     assert call("diagnose", run, "--quiet") == (0, "", "")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_the_report_has_a_section(call: Call, run: Path):
     """Twice the same bytes, and a manifest that holds."""
     sentence = diagnosed(call, run)["improve"]["sentence"]

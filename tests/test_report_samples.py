@@ -32,7 +32,6 @@ def test_no_map_of_a_prediction_that_is_not_finite(tmp_path: Path):
     assert "no run holds a finite prediction" in write_report(folder).read_text()
 
 
-@pytest.mark.usefixtures("rendered")
 def test_of_several_channels_the_first_is_drawn(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     with np.load(folder / "evaluation.npz") as archive:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .data.operator_data import (
         InputFunction as InputFunction,
         OperatorData as OperatorData,
-        Split as Split,
     )
     from .data.read_write import (
         read_data as read_data,
@@ -93,6 +92,7 @@ if TYPE_CHECKING:
         Linear as Linear,
     )
     from .regressors.sklearn import Sklearn as Sklearn
+    from .run_data import Split as Split
     from .trunks import (
         AutoTrunk as AutoTrunk,
         JointTrunk as JointTrunk,
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "cross_validation": "CrossValidation cross_validate",
     "data.data_check": "check_data",
-    "data.operator_data": "InputFunction OperatorData Split",
+    "data.operator_data": "InputFunction OperatorData",
     "data.read_write": "read_data write_data",
     "data.scattered_data": "ScatteredData scattered_from_lists",
     "data.sharded_data": "ShardedData write_shards",
@@ -133,6 +133,7 @@ _MODULES = {
     "regressors.network": "AutoBranch BranchNetwork JointBranch NetworkBranch",
     "regressors.ridge": "Kernel Linear",
     "regressors.sklearn": "Sklearn",
+    "run_data": "Split",
     "trunks": "AutoTrunk JointTrunk TrunkNetwork",
     "two_step": "TwoStep",
 }

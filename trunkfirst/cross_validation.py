@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from .candidates import Candidate
 from .data.data_display import html_table
-from .data.operator_data import OperatorData, Split
+from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .errors import DataError, UsageError
@@ -25,7 +25,7 @@ from .outputs import Output
 from .progress import Reporter, as_reporter
 from .records import BASELINES
 from .regressors.ridge import Kernel, Linear
-from .run_data import RunData, load_run_data
+from .run_data import RunData, Split, load_run_data
 from .runs.config import RunConfig
 from .trials import Folds
 from .two_step import TwoStep

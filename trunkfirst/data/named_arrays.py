@@ -4,7 +4,7 @@ import difflib
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -246,6 +246,14 @@ def data_from_arrays(arrays: Arrays) -> AnyData:
         channel_names=_words(arrays, "channel_names"),
         **fields,
     )
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """An xarray Dataset."""
+
+    @property
+    def data_vars(self) -> Any: ...
 
 
 class NewInputs(NamedTuple):

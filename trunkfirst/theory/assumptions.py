@@ -233,14 +233,13 @@ def fill_distances(
     *,
     weights: SensorWeights | None = None,
     levels: int = 5,
-    seed: int = 0,
 ) -> Ladder:
     """The largest distance from the inputs `others` to the nearest of K, K/2, K/4, ... random training inputs.
 
     Minus the slope is the rate s. Of `others` at most 4,000 are used, of the training inputs all.
     """
     roots = np.sqrt(normalised_weights(weights, training.shape[1]))
-    known = (training * roots)[np.random.default_rng(seed).permutation(len(training))]
+    known = (training * roots)[np.random.default_rng(0).permutation(len(training))]
     asked = (others * roots)[evenly(len(others), _MAX_SAMPLES)]
     counts = [len(known) >> level for level in range(levels) if len(known) >> level > 0]
     return Ladder(np.asarray(counts), np.asarray([_fill_distance(known[:count], asked) for count in counts]))
