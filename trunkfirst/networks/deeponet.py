@@ -2,7 +2,7 @@
 
 import dataclasses as dc
 from collections.abc import Collection, Mapping
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,6 +15,8 @@ from ..errors import DataError, PrecisionError, UsageError
 from ..outputs import OutputMap
 from .branches import Branch, FeatureBranch
 from .layers import AbstractFunctions, Perceptron
+
+_Network = TypeVar("_Network", bound="DeepONet")
 
 # Lists or arrays of numbers; checked in the methods, with messages that name the array and the axis.
 Inputs: TypeAlias = Any
@@ -84,7 +86,7 @@ class DeepONet(eqx.Module):
         functions = self.trunk.functions(self.array("points", points, self.trunk.coordinates), features)
         return functions if self.transform is None else functions @ self.transform
 
-    def fold(self) -> Self:
+    def fold(self: _Network) -> _Network:
         """The same operator as a standard DeepONet: T moved into the branch's last layer, T W and T b."""
         if self.transform is None:
             return self
