@@ -63,9 +63,8 @@ class Operator(DeepONet):
     >>> import numpy as np
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
-    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
-    >>> inputs = trunkfirst.StandardisedInputs()
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs=inputs, weights="none")
+    >>> modes = trunkfirst.ModesTrunk(width=2)
+    >>> method = trunkfirst.TwoStep(modes, trunkfirst.Linear(), inputs="raw", weights="none")
     >>> operator = trunkfirst.fit(a, a @ np.stack([np.sin(3 * x), x**2]), x[:, None], method=method).operator
     >>> operator.predict(a[:3], np.linspace(0, 1, 200)[:, None]).shape  # any points
     (3, 200)
@@ -344,9 +343,8 @@ def load(folder: Path | str) -> Operator:
     >>> import numpy as np
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
-    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
-    >>> inputs = trunkfirst.StandardisedInputs()
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs=inputs, weights="none")
+    >>> modes = trunkfirst.ModesTrunk(width=2)
+    >>> method = trunkfirst.TwoStep(modes, trunkfirst.Linear(), inputs="raw", weights="none")
     >>> operator = trunkfirst.fit(a, a @ np.stack([np.sin(3 * x), x**2]), x[:, None], method=method).operator
     >>> folder = operator.save("model")
     >>> again = trunkfirst.load("model")
