@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One BLAS thread a test worker: two workers share two cores. Bytecode is kept for the many processes of the tests.
 TEST := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo docs test test-all test-kernels test-lanes lint format lock clean
+.PHONY: demo docs test quick-tests test-all test-kernels test-lanes lint style types format lock clean
 
 demo: .venv/ready
 	rm -rf runs/demo
@@ -16,7 +16,11 @@ docs: .venv/ready
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
 	@echo "open docs/_build/index.html"
 
-test: lint
+# Types are checked while the tests run: the checker alone would leave a core idle.
+test: style
+	$(MAKE) -j 2 types quick-tests
+
+quick-tests: .venv/ready
 	$(TEST) -m "not slow"
 
 test-all: lint
@@ -31,9 +35,13 @@ test-kernels: .venv/ready
 test-lanes: .venv/ready
 	$(BIN)/python tests/run_lanes.py
 
-lint: .venv/ready
+lint: style types
+
+style: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/ready
 	$(BIN)/basedpyright
 
 format: .venv/ready

@@ -20,11 +20,11 @@ import scipy.io
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import read_data, write_data
 from trunkfirst.data.sharded_data import ShardFolder
-from trunkfirst.encoders import fit_standardise
 from trunkfirst.errors import TrunkfirstError
 from trunkfirst.files.hdf5 import write_hdf5
 from trunkfirst.files.integrity import verify_manifest, write_manifest
 from trunkfirst.files.text_files import read_json, write_text
+from trunkfirst.inputs import fit_standardise
 from trunkfirst.networks.layers import Perceptron, Trunk
 from trunkfirst.networks.operator import Operator, load, save
 from trunkfirst.report.run_files import read_experiment

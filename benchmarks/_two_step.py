@@ -9,9 +9,8 @@ import jax
 from _common import Stopwatch, make_run_config
 
 import trunkfirst
-from trunkfirst.data.operator_data import Split
 from trunkfirst.regressors.network import JointBranch
-from trunkfirst.run_data import RunData, load_run_data
+from trunkfirst.run_data import RunData, Split, load_run_data
 from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run
 

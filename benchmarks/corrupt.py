@@ -23,7 +23,7 @@ from typing import Any
 
 from _common import Table, options_for, publish
 
-from trunkfirst.cli.commands import main as trunkfirst
+from trunkfirst.cli import run_command as trunkfirst
 from trunkfirst.errors import CorruptFileError
 from trunkfirst.files.integrity import verify_manifest
 from trunkfirst.networks.operator import load

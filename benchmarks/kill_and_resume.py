@@ -27,7 +27,7 @@ import jax
 from _common import Table, options_for, publish
 
 from trunkfirst import fields, fitting
-from trunkfirst.cli import main as command, train
+from trunkfirst.cli import console, main as command
 from trunkfirst.files.integrity import sha256_of, verify_manifest
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.problems import generate
@@ -159,7 +159,7 @@ def _start(
         # Share compiled programs: compiling would take most of the time.
         jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        train.write_run_report = lambda folder, *_: Path(folder)  # drawn after all that counts is written
+        console.write_run_report = lambda folder, *_: Path(folder)  # drawn after all that counts is written
         if board is not None:
             for number, (owner, name, _) in enumerate(STAGES.values(), start=1):
                 setattr(owner, name, _announced(getattr(owner, name), board, number, hold))

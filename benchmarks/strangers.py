@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from trunkfirst.data.named_arrays import arrays_from_data
-from trunkfirst.data.operator_data import Split
 from trunkfirst.problems.generate import make_data
+from trunkfirst.run_data import Split
 
 SHARED = ("antiderivative", "burgers", "backstep", "diffusion")
 PROBLEMS = ("nonlinear-conductivity", "discontinuous-conductivity", "multiple-inputs", "random-conductivity")

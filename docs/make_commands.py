@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from trunkfirst import errors
-from trunkfirst.cli.commands import app
+from trunkfirst.cli import app
 
 HEAD = """# Commands
 

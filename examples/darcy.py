@@ -12,7 +12,7 @@ the encoder of the inputs.
 """
 
 import trunkfirst
-from trunkfirst.encoders import AbstractInputs
+from trunkfirst.inputs import AbstractInputs
 
 
 def methods(iterations: int) -> dict[str, trunkfirst.TwoStep]:

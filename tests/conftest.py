@@ -4,6 +4,7 @@ an integer power in Adam's bias correction.)
 
 import asyncio
 import contextlib
+import html
 import importlib
 import json
 import shutil
@@ -17,8 +18,7 @@ import pytest
 from asking import JSON
 from own_problems import OPTIONS, Call, antiderivative
 
-from trunkfirst.cli import train
-from trunkfirst.cli.commands import main
+from trunkfirst.cli import console, run_command as main
 from trunkfirst.data.read_write import write_data
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -32,7 +32,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def without_reports() -> Generator[None]:
     """Reports are drawn, slowly, in other tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
+        patch.setattr(console, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
         yield
 
 
@@ -44,10 +44,16 @@ def no_report() -> Iterator[None]:
 
 @pytest.fixture
 def unrendered() -> Iterator[pytest.MonkeyPatch]:
-    """Figures are drawn but not rendered, which takes most of the time of a report: its text is tested."""
+    """Figures are drawn but not rendered, which takes most of the time of a report: their texts are written."""
+    from matplotlib.text import Text
+
+    def write_texts(figure: Any, file: Any, **_: Any) -> None:
+        texts = {text.get_text() for text in figure.findobj(Text)}
+        lines = "".join(f"<text>{html.escape(text)}</text>\n" for text in sorted(texts))
+        file.write(f'<svg viewBox="0 0 1 1">{lines}</svg>'.encode())
+
     with pytest.MonkeyPatch.context() as patch:
-        blank = b'<svg viewBox="0 0 1 1"></svg>'
-        patch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: file.write(blank))
+        patch.setattr("matplotlib.figure.Figure.savefig", write_texts)
         yield patch
 
 

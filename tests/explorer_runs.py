@@ -11,15 +11,13 @@ from helpers import make_network
 
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encoders import Elementwise, Identity
-from trunkfirst.evaluation import evaluate
+from trunkfirst.evaluation import evaluate, evaluation_arrays
 from trunkfirst.files.integrity import write_manifest
 from trunkfirst.files.npz import write_npz
 from trunkfirst.files.text_files import write_json
-from trunkfirst.networks.layers import Trunk
-from trunkfirst.networks.moving import MovingFunctions
+from trunkfirst.networks.layers import MovingFunctions, Trunk
 from trunkfirst.networks.operator import Operator, save
 from trunkfirst.outputs import Boundary, OutputMap
-from trunkfirst.runs.evaluation_arrays import evaluation_arrays
 from trunkfirst.training_summary import summarise, write_summary
 
 RNG = np.random.default_rng(0)

@@ -16,14 +16,15 @@ import numpy as np
 import pytest
 from helpers import make_network
 
-from trunkfirst.coordinates import FourierFeatures, Periodic
 from trunkfirst.encoders import (
     ELEMENTWISE,
     Chain,
     Elementwise,
+    FourierFeatures,
     Identity,
     LinearProjection,
     Parallel,
+    Periodic,
     Powers,
     Standardise,
 )
@@ -40,8 +41,7 @@ from trunkfirst.networks.branches import (
 from trunkfirst.networks.fourier_layers import GridBranch, GridSymmetries, make_fourier_network
 from trunkfirst.networks.interpolants import FlatInterpolation, RadialInterpolation
 from trunkfirst.networks.interpolate import interpolate
-from trunkfirst.networks.layers import ACTIVATIONS, Modes, Trunk
-from trunkfirst.networks.moving import Latent, MovingFunctions
+from trunkfirst.networks.layers import ACTIVATIONS, Latent, Modes, MovingFunctions, Trunk
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
 

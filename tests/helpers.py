@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import read_data
 from trunkfirst.data.scattered_data import AnyData
 from trunkfirst.data.sharded_data import ShardedData
 from trunkfirst.encode import make_fields
-from trunkfirst.encoders import Identity, RawInputs
+from trunkfirst.encoders import Identity
 from trunkfirst.fields import AbstractFields
 from trunkfirst.fitting import fit_method
+from trunkfirst.inputs import Coordinates, RawInputs
 from trunkfirst.linear.orthonormalise import QR
 from trunkfirst.method import Trained
 from trunkfirst.minimisers.adam import Adam

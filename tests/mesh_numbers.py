@@ -18,7 +18,6 @@ import numpy as np
 from helpers import BRANCH, TRUNK, as_fields, make_network, waves
 
 from trunkfirst import stream
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.sharded_data import ShardedData, ShardFolder, write_shards
 from trunkfirst.distributed.mesh import replicate_like, use_devices
 from trunkfirst.distributed.processes import (
@@ -28,10 +27,10 @@ from trunkfirst.distributed.processes import (
     leave_processes,
     process_shard,
 )
-from trunkfirst.encoders import RawInputs, StandardisedInputs
 from trunkfirst.evaluation import evaluate
 from trunkfirst.fields import Fields
 from trunkfirst.fitting import fit_method
+from trunkfirst.inputs import Coordinates, RawInputs, StandardisedInputs
 from trunkfirst.linear import low_rank
 from trunkfirst.linear.blocked_qr import tall_qr
 from trunkfirst.linear.low_rank import RowFactor, compress

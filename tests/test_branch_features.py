@@ -14,11 +14,11 @@ import pytest
 from helpers import arrays_of, central_difference, has_same_bits, make_network, random_like
 from own_problems import DOUBLE, fit_branch, saved_and_loaded
 
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import InputFunction, OperatorData
-from trunkfirst.encoders import Identity, PerInput, RawInputs, StandardisedInputs
+from trunkfirst.encoders import Identity
 from trunkfirst.errors import SettingError
 from trunkfirst.evaluation import evaluate
+from trunkfirst.inputs import Coordinates, PerInput, RawInputs, StandardisedInputs
 from trunkfirst.minimisers.adam import Adam
 from trunkfirst.minimisers.separable import SeparableProblem
 from trunkfirst.network_trunk import NetworkTrunk

@@ -11,11 +11,11 @@ import pytest
 from helpers import make_network
 from own_problems import fit_branch
 
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import InputFunction, OperatorData
-from trunkfirst.encoders import Identity, RawInputs
+from trunkfirst.encoders import Identity
 from trunkfirst.error_budget import ErrorBudget, error_budget, input_weights, nearest_samples
 from trunkfirst.errors import DataError
+from trunkfirst.inputs import Coordinates, RawInputs
 from trunkfirst.linear.orthonormalise import QR
 from trunkfirst.minimisers.adam import Adam
 from trunkfirst.networks.layers import Perceptron, Trunk

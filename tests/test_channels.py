@@ -11,12 +11,12 @@ import pytest
 from helpers import has_same_bits, make_network
 from own_problems import fit_branch, saved_and_loaded
 
-from trunkfirst.coordinates import Coordinates, FourierFeatures, Periodic
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.scattered_data import ScatteredData
-from trunkfirst.encoders import Chain, Identity, Parallel, Standardise, StandardisedInputs
+from trunkfirst.encoders import Chain, FourierFeatures, Identity, Parallel, Periodic, Standardise
 from trunkfirst.errors import SettingError
 from trunkfirst.evaluation import evaluate
+from trunkfirst.inputs import Coordinates, StandardisedInputs
 from trunkfirst.method import Trained
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks import operator as operator_module

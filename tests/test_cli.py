@@ -17,8 +17,7 @@ from helpers import read_file
 
 import trunkfirst
 from trunkfirst import progress, run_data
-from trunkfirst.cli import train
-from trunkfirst.cli.commands import app, main
+from trunkfirst.cli import app, console, run_command as main
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.files.integrity import verify_manifest
 from trunkfirst.files.text_files import read_json
@@ -44,7 +43,7 @@ def data_once(problem: str, samples: int, points: str) -> OperatorData:
     return make_data(problem, samples=samples, points=points)
 
 
-WRITE_REPORT = train.write_run_report
+WRITE_REPORT = console.write_run_report
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +56,7 @@ def surroundings(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "make_data",
         lambda problem, *, samples, points, **_: data_once(problem, samples, points),
     )
-    monkeypatch.setattr(train, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
+    monkeypatch.setattr(console, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
 
 
 @pytest.fixture
@@ -210,9 +209,10 @@ def test_data_info(call: Call):
     assert "541" in out
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_report_of_a_run(call: Call, monkeypatch: pytest.MonkeyPatch):
     call("run", NAME, *SMALL, "--quiet", "--out", "a")
-    monkeypatch.setattr(train, "write_run_report", WRITE_REPORT)
+    monkeypatch.setattr(console, "write_run_report", WRITE_REPORT)
     code, out, err = call("report", "a", "--json")
     assert (code, err) == (0, "")
     page = Path(json.loads(out)["report"])
@@ -311,7 +311,7 @@ MORE_ERRORS: dict[str, tuple[list[str], int, str]] = {
 
 @pytest.mark.parametrize("name", MORE_ERRORS)
 def test_more_errors_are_one_line(call: Call, name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(train, "write_run_report", WRITE_REPORT)
+    monkeypatch.setattr(console, "write_run_report", WRITE_REPORT)
     arguments, code, words = MORE_ERRORS[name]
     found, out, err = call(*arguments, "--quiet")
     assert (found, out) == (code, "")
@@ -387,7 +387,7 @@ def test_help_and_data_load_no_jax(cache: Path, tmp_path: Path):
     """Help loads nothing heavy; making data loads no JAX."""
     script = """
 import sys
-from trunkfirst.cli.commands import main
+from trunkfirst.cli import run_command as main
 for command in ([], ["run"], ["compare"], ["report"], ["doctor"], ["data", "make"]):
     assert main([*command, "--help"]) == 0
 heavy = {"jax", "numpy", "scipy", "matplotlib", "rich", "skfem"} & set(sys.modules)

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from sklearn.linear_model import Ridge
 
-from trunkfirst.cli.resolve import resolve
-from trunkfirst.encoders import BasisInputs, RawInputs, StandardisedInputs
 from trunkfirst.errors import SettingError, TrunkfirstError, UnknownNameError, UsageError, ValueRangeError
 from trunkfirst.files.text_files import read_toml
+from trunkfirst.inputs import BasisInputs, RawInputs, StandardisedInputs
 from trunkfirst.linear.orthonormalise import QR, SVD
 from trunkfirst.losses import Batches
 from trunkfirst.minimisers.adam import Adam
@@ -20,7 +19,7 @@ from trunkfirst.presets import preset_method
 from trunkfirst.problems.generate import problem_names
 from trunkfirst.regressors.network import AutoBranch, JointBranch
 from trunkfirst.regressors.sklearn import Sklearn
-from trunkfirst.runs.config import RunConfig, load_config, make_config
+from trunkfirst.runs.config import RunConfig, load_config, make_config, resolve
 from trunkfirst.settings import from_values, merge, parse_setting, put, to_toml, to_values
 from trunkfirst.trunks import JointTrunk
 from trunkfirst.two_step import TwoStep

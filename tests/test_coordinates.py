@@ -10,22 +10,18 @@ import pytest
 from helpers import has_same_bits, make_network, waves
 from own_problems import DOUBLE, fit_branch, known_trunk, saved_and_loaded
 
-from trunkfirst.coordinates import Coordinates, FourierFeatures, Periodic
 from trunkfirst.data.operator_data import InputFunction, OperatorData
-from trunkfirst.encoders import (
-    Chain,
-    Identity,
-    Parallel,
+from trunkfirst.encoders import Chain, FourierFeatures, Identity, Parallel, Periodic, Standardise, in_precision
+from trunkfirst.errors import DataError, SettingError
+from trunkfirst.evaluation import evaluate
+from trunkfirst.inputs import (
+    Coordinates,
     PerInput,
     PrincipalInputs,
     RawInputs,
-    Standardise,
     StandardisedInputs,
     fit_standardise,
-    in_precision,
 )
-from trunkfirst.errors import DataError, SettingError
-from trunkfirst.evaluation import evaluate
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks.layers import Trunk
 from trunkfirst.networks.operator import Operator

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trunkfirst.data.operator_data import InputFunction, OperatorData, Split
+from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.data.sharded_data import write_shards
 from trunkfirst.errors import DataError, TrunkfirstError, ValueRangeError
+from trunkfirst.run_data import Split
 
 GOOD: dict[str, Any] = {
     "inputs": np.arange(6.0).reshape(3, 2),

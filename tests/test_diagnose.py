@@ -15,16 +15,15 @@ import pytest
 from helpers import make_network
 from own_problems import Call, antiderivative, fit_branch, known_trunk
 
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import read_data, write_data
 from trunkfirst.data.scattered_data import scattered_from_lists
-from trunkfirst.encoders import RawInputs, fit_standardise
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.files.integrity import verify_manifest, write_manifest
 from trunkfirst.files.npz import read_npz
 from trunkfirst.files.text_files import read_json, write_json, write_text
+from trunkfirst.inputs import Coordinates, RawInputs, fit_standardise
 from trunkfirst.minimisers.adam import Adam
 from trunkfirst.networks.layers import Trunk
 from trunkfirst.networks.operator import Operator, load, save
@@ -187,6 +186,7 @@ def test_own_points_show_no_part_of_the_sensors_and_the_text_says_so(call: Call,
     assert call("diagnose", run, "--quiet") == (0, "", "")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_the_report_has_a_section(call: Call, run: Path):
     """Twice the same bytes, and a manifest that holds."""
     sentence = diagnosed(call, run)["improve"]["sentence"]

@@ -14,24 +14,18 @@ from trunkfirst.basis_inputs import coefficient_matrix
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.encode import encoded
-from trunkfirst.encoders import (
+from trunkfirst.encoders import Chain, Identity, LinearProjection, Powers, in_precision, in_words, to_jax
+from trunkfirst.errors import DataError, TrunkfirstError, UnknownNameError, ValueRangeError
+from trunkfirst.inputs import (
     AbstractInputs,
     BasisInputs,
-    Chain,
-    Identity,
-    LinearProjection,
     PerInput,
     PowerInputs,
-    Powers,
     PredictiveInputs,
     PrincipalInputs,
     StandardisedInputs,
     fit_standardise,
-    in_precision,
-    in_words,
-    to_jax,
 )
-from trunkfirst.errors import DataError, TrunkfirstError, UnknownNameError, ValueRangeError
 
 INTERVALS = pytest.mark.parametrize("interval", [(-1.0, 1.0), (0.0, 3.0)], ids=str)
 

@@ -22,7 +22,7 @@ from paper_networks import (
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.linear.orthonormalise import QR
 from trunkfirst.networks.layers import Perceptron
-from trunkfirst.theory.estimates import branch_lipschitz
+from trunkfirst.theory.assumptions import branch_lipschitz
 from trunkfirst.theory.rates import truncate
 
 # Of a sum over 20 blocks, each of at most five terms of size 1.

@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from trunkfirst.errors import DataError, ValueRangeError
 from trunkfirst.linear.low_rank import trunk_limit
-from trunkfirst.theory.estimates import (
+from trunkfirst.theory.assumptions import (
     coefficient_lipschitz,
     fill_distances,
     generalisation_errors,
@@ -25,7 +25,7 @@ Y, OMEGA = lobatto(80)
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few numbers at once, so that every loop over blocks has several."""
     if request.param:
-        monkeypatch.setattr("trunkfirst.theory.estimates._BLOCK", 700)
+        monkeypatch.setattr("trunkfirst.theory.assumptions._BLOCK", 700)
 
 
 # -- slopes
@@ -205,7 +205,7 @@ def test_equal_inputs_with_different_outputs():
 
 
 def test_many_samples_are_thinned_evenly(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("trunkfirst.theory.estimates._MAX_SAMPLES", 21)
+    monkeypatch.setattr("trunkfirst.theory.assumptions._MAX_SAMPLES", 21)
     a = np.linspace(0, 1, 201)[:, None]
     assert operator_lipschitz(a, a**2) == pytest.approx(1.95, rel=1e-12)  # every tenth: between 0.95 and 1
 

@@ -23,9 +23,9 @@ from trunkfirst.exporters.formats import to_stablehlo
 from trunkfirst.exporters.jaxpr import trace
 from trunkfirst.exporters.onnx import to_onnx
 from trunkfirst.exporters.scripts import to_javascript, to_numpy
-from trunkfirst.networks import operator as operator_module
 from trunkfirst.networks.layers import ACTIVATIONS, Trunk
 from trunkfirst.networks.operator import Operator
+from trunkfirst.networks.storage import PARTS
 from trunkfirst.networks.training_domain import TrainingDomain
 
 # -- every part in every format
@@ -40,14 +40,11 @@ def parts_of(module: Any) -> set[str]:
 
 
 # Earlier names, and what an export leaves out.
-NOT_EXPORTED = {name for name, part in operator_module.PARTS.items() if name != part.__name__} | {"TrainingDomain"}
+NOT_EXPORTED = {name for name, part in PARTS.items() if name != part.__name__} | {"TrainingDomain"}
 
 
 def test_every_part_that_can_be_stored_is_among_the_tests():
-    assert (
-        set().union(*(parts_of(known(name)[0]) for name in MAKERS))
-        == {*operator_module.PARTS, "Operator"} - NOT_EXPORTED
-    )
+    assert set().union(*(parts_of(known(name)[0]) for name in MAKERS)) == {*PARTS, "Operator"} - NOT_EXPORTED
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -5,8 +5,8 @@ import pytest
 
 import trunkfirst
 from trunkfirst.data.array_checks import unit_of
-from trunkfirst.encoders import fit_standardise
 from trunkfirst.errors import DataError
+from trunkfirst.inputs import fit_standardise
 from trunkfirst.intervals import fit_novelty
 from trunkfirst.linear.orthonormalise import field_sizes, relative_errors
 

@@ -7,8 +7,7 @@ import pytest
 from helpers import as_fields, waves
 
 from trunkfirst.data.operator_data import OperatorData
-from trunkfirst.data.sample_weights import channel_weights
-from trunkfirst.data.scattered_data import ScatteredData, scattered_from_lists
+from trunkfirst.data.scattered_data import ScatteredData, channel_weights, scattered_from_lists
 from trunkfirst.encode import make_fields
 from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.fields import Fields

@@ -13,14 +13,13 @@ import pytest
 from own_problems import Call, antiderivative
 
 from trunkfirst.auto import choose
-from trunkfirst.candidates import settings_of
+from trunkfirst.candidates import Candidate, settings_of
 from trunkfirst.clock import Clock
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encode import encode
-from trunkfirst.encoders import RawInputs
 from trunkfirst.files.integrity import sha256_of
 from trunkfirst.files.text_files import read_json
+from trunkfirst.inputs import Coordinates, RawInputs
 from trunkfirst.leaderboard import Leaderboard
 from trunkfirst.method import AbstractMethod
 from trunkfirst.modes import ModesTrunk
@@ -31,7 +30,7 @@ from trunkfirst.run_data import DataSettings, split_data
 from trunkfirst.runs.config import make_config
 from trunkfirst.settings import from_values, to_toml, to_values
 from trunkfirst.sizing import with_sizes
-from trunkfirst.trials import Candidate, Folds
+from trunkfirst.trials import Folds
 from trunkfirst.trunks import AutoTrunk
 from trunkfirst.two_step import TwoStep
 

@@ -14,8 +14,8 @@ import trunkfirst
 from trunkfirst.checkpoints import keep_checkpoints
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.sharded_data import write_shards
-from trunkfirst.encoders import PrincipalInputs, RawInputs
 from trunkfirst.errors import DataError
+from trunkfirst.inputs import PrincipalInputs, RawInputs
 from trunkfirst.modes import ModesTrunk
 from trunkfirst.networks.fourier_layers import SpectralLayer, make_fourier_network
 from trunkfirst.networks.operator import Operator

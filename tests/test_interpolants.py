@@ -23,8 +23,7 @@ from trunkfirst.networks.interpolants import (
     SimplexInterpolation,
 )
 from trunkfirst.networks.interpolate import can_interpolate, interpolate
-from trunkfirst.networks.operator import PARTS
-from trunkfirst.networks.storage import _describe, _Restorer
+from trunkfirst.networks.storage import PARTS, _describe, _Restorer
 
 BOTH = pytest.mark.parametrize("smooth", [False, True])
 SPACE = pytest.mark.parametrize("d", [2, 3])

@@ -26,7 +26,7 @@ from trunkfirst.linear.low_rank import principal_directions, trunk_limit
 from trunkfirst.linear.orthonormalise import QR
 from trunkfirst.networks.layers import ACTIVATIONS, Perceptron, Trunk
 from trunkfirst.networks.operator import Operator, load, save
-from trunkfirst.theory.estimates import MAX_SLOPES, branch_lipschitz
+from trunkfirst.theory.assumptions import MAX_SLOPES, branch_lipschitz
 
 EPS = np.finfo(float).eps
 MAKERS: dict[str, Callable[..., Trunk]] = {

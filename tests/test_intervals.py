@@ -7,9 +7,9 @@ import pytest
 
 import trunkfirst
 from trunkfirst.data.operator_data import OperatorData
-from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.fitting import FitResult, fit_method, prediction_intervals
+from trunkfirst.inputs import RawInputs
 from trunkfirst.intervals import (
     LEVELS,
     HeldOut,

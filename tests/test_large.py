@@ -15,14 +15,13 @@ from own_problems import DOUBLE, known_step1
 from test_sharded_data import in_blocks
 
 from trunkfirst import fields as fields_module, stream
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.sharded_data import ShardedData, write_shards
 from trunkfirst.encode import encode
-from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.fitting import fit_method
+from trunkfirst.inputs import Coordinates, StandardisedInputs
 from trunkfirst.linear import blocked_qr
 from trunkfirst.linear.low_rank import leverage_sample
 from trunkfirst.linear.orthonormalise import QR, SVD, AbstractOrthonormaliser

@@ -6,20 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trunkfirst.cli.resolve import fit_values, resolve
-from trunkfirst.coordinates import Coordinates
-from trunkfirst.encoders import (
+from trunkfirst.errors import DataError, SettingError, UnknownNameError
+from trunkfirst.files.text_files import read_json
+from trunkfirst.inputs import (
     AbstractInputs,
     AutoInputs,
     BasisInputs,
+    Coordinates,
     PerInput,
     PredictiveInputs,
     PrincipalInputs,
     RawInputs,
     StandardisedInputs,
 )
-from trunkfirst.errors import DataError, SettingError, UnknownNameError
-from trunkfirst.files.text_files import read_json
 from trunkfirst.linear.orthonormalise import QR, SVD
 from trunkfirst.losses import Batches
 from trunkfirst.minimisers.adam import Adam
@@ -31,7 +30,7 @@ from trunkfirst.presets import preset_method
 from trunkfirst.regressors.active_neurons import ActiveNeurons
 from trunkfirst.regressors.network import AutoBranch, BranchNetwork, JointBranch, NetworkBranch
 from trunkfirst.regressors.ridge import Kernel, Linear
-from trunkfirst.runs.config import load_config, make_config, nested, parse_settings
+from trunkfirst.runs.config import fit_values, load_config, make_config, nested, parse_settings, resolve
 from trunkfirst.settings import to_toml
 from trunkfirst.trunks import JointTrunk, TrunkNetwork
 from trunkfirst.two_step import TwoStep

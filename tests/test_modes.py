@@ -15,11 +15,9 @@ from scipy.spatial import Delaunay
 from test_large import shards_of
 
 import trunkfirst
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import write_data
 from trunkfirst.data.scattered_data import scattered_from_lists
-from trunkfirst.encoders import RawInputs, StandardisedInputs
 from trunkfirst.errors import DataError, UsageError
 from trunkfirst.exporters.formats import to_stablehlo
 from trunkfirst.exporters.jaxpr import trace
@@ -28,6 +26,7 @@ from trunkfirst.exporters.scripts import to_numpy
 from trunkfirst.fields import TrunkResult
 from trunkfirst.files.text_files import read_json
 from trunkfirst.fitting import fit_method
+from trunkfirst.inputs import Coordinates, RawInputs, StandardisedInputs
 from trunkfirst.modes import ModesTrunk, has_modes
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Output

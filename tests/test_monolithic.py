@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from helpers import BRANCH, PLAIN, TRUNK, fitted, has_same_bits, monolithic, network_of, waves
 
-from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DivergedError, UsageError, WidthError
 from trunkfirst.fitting import FitResult, fit_method
+from trunkfirst.inputs import StandardisedInputs
 from trunkfirst.monolithic import MonolithicProjected
 from trunkfirst.networks.branches import StackedBranch
 from trunkfirst.records import LogEntry

@@ -10,13 +10,13 @@ import pytest
 from helpers import has_same_bits, make_network
 from own_problems import DOUBLE, fit_branch, saved_and_loaded
 
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.encode import make_fields
-from trunkfirst.encoders import Identity, RawInputs
+from trunkfirst.encoders import Identity
 from trunkfirst.errors import DataError, SettingError, TrunkfirstError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.fields import Searched
+from trunkfirst.inputs import Coordinates, RawInputs
 from trunkfirst.minimisers.separable import SeparableProblem
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks.layers import Trunk

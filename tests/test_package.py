@@ -1,6 +1,7 @@
 """The package: its names, its version, what importing it loads, and which modules import which."""
 
 import ast
+import functools as ft
 import graphlib
 import importlib.metadata
 import re
@@ -55,10 +56,15 @@ def test_version_is_the_installed_one():
     assert importlib.metadata.version("trunkfirst") == trunkfirst.__version__
 
 
+@ft.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports_of(name: str) -> set[str]:
     """The modules of the package that a module imports, anywhere in it but for the checker of types alone."""
     path, found = MODULES[name], set[str]()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     only_types = [
         node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
     ]
@@ -86,7 +92,7 @@ def test_modules_import_downwards_only():
 
 def test_the_package_imports_itself_by_relative_names():
     for path in MODULES.values():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             absolute = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else absolute
             assert not any(each.split(".")[0] == "trunkfirst" for each in names), path

@@ -7,21 +7,14 @@ import numpy as np
 import pytest
 from helpers import as_fields, waves
 
-from trunkfirst.candidates import encoding_candidates
-from trunkfirst.coordinates import Coordinates
+from trunkfirst.candidates import Candidate, encoding_candidates
 from trunkfirst.data.operator_data import OperatorData
-from trunkfirst.data.sample_weights import relative_weights
-from trunkfirst.encoders import (
-    Chain,
-    PredictiveInputs,
-    PrincipalInputs,
-    RawInputs,
-    Standardise,
-    StandardisedInputs,
-)
+from trunkfirst.data.scattered_data import relative_weights
+from trunkfirst.encoders import Chain, Standardise
 from trunkfirst.evaluation import evaluate, kernel_baseline
 from trunkfirst.fields import Fields, Searched
 from trunkfirst.fitting import fit_method
+from trunkfirst.inputs import Coordinates, PredictiveInputs, PrincipalInputs, RawInputs, StandardisedInputs
 from trunkfirst.losses import BilinearProblem, make_loss
 from trunkfirst.minimisers.adam import Adam
 from trunkfirst.minimisers.lbfgs import LBFGS
@@ -32,7 +25,7 @@ from trunkfirst.networks.layers import Trunk
 from trunkfirst.outputs import Output
 from trunkfirst.regressors.base import InputLayout
 from trunkfirst.regressors.network import BranchNetwork, JointBranch, NetworkBranch, _sample_rows
-from trunkfirst.trials import Candidate, Folds
+from trunkfirst.trials import Folds
 from trunkfirst.trunks import JointTrunk, TrunkNetwork
 from trunkfirst.two_step import TwoStep
 

@@ -9,11 +9,11 @@ from test_problems_fem import order, series
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import SolveError, ValueRangeError
 from trunkfirst.problems import finite_elements, random_conductivity
-from trunkfirst.problems.binary_darcy import BinaryDarcy
 from trunkfirst.problems.generate import get_problem, make_data
 from trunkfirst.problems.meshes import grid_square
 from trunkfirst.problems.random_conductivity import (
     MODES,
+    BinaryDarcy,
     cell_diffusion,
     cell_means,
     conductivity,

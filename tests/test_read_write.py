@@ -303,7 +303,7 @@ def test_reading_and_checking_load_no_jax(tmp_path: Path):
 import sys
 from trunkfirst.data.data_check import check_data
 from trunkfirst.data.read_write import read_data, write_data
-from trunkfirst.cli.commands import main
+from trunkfirst.cli import run_command as main
 write_data(read_data("a.npz"), "b.npz")
 check_data("b.npz")
 for command in (["check", "b.npz", "--quiet"], ["convert", "b.npz", "c.npz"]):

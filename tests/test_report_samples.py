@@ -10,9 +10,8 @@ from report_runs import grid, spoil, write_comparison, write_run
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.errors import CorruptFileError
-from trunkfirst.evaluation import Evaluation
+from trunkfirst.evaluation import Evaluation, evaluation_arrays
 from trunkfirst.report.pages import write_report
-from trunkfirst.runs.evaluation_arrays import evaluation_arrays
 
 pytestmark = pytest.mark.usefixtures("unrendered")
 
@@ -33,7 +32,6 @@ def test_no_map_of_a_prediction_that_is_not_finite(tmp_path: Path):
     assert "no run holds a finite prediction" in write_report(folder).read_text()
 
 
-@pytest.mark.usefixtures("rendered")
 def test_of_several_channels_the_first_is_drawn(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     with np.load(folder / "evaluation.npz") as archive:

@@ -105,7 +105,7 @@ def test_stages_of_a_trunk_have_their_own_smallest_losses(tmp_path: Path):
     assert all((np.diff(part.best_losses) <= 0).all() for part in parts)
 
 
-def test_the_caption_says_what_changes_where(tmp_path: Path, unrendered: pytest.MonkeyPatch):
+def test_the_caption_says_what_changes_where(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     assert "begins anew" not in write_report(folder).read_text()
     page = text_of(write_report(with_stages(folder)).read_text())
@@ -114,7 +114,6 @@ def test_the_caption_says_what_changes_where(tmp_path: Path, unrendered: pytest.
     assert "starts, of which" not in page
     text = '[method]\nweights = "relative"\n[method.trunk]\nactivation = "relu"\nstarts = 8\np = 1.0\n'
     (folder / "config.toml").write_text(text)
-    unrendered.undo()
     page = text_of(write_report(folder).read_text())
     for words in (
         "kinks of the ReLU trunk are rounded",
@@ -332,7 +331,6 @@ def with_anls(folder: Path, **arrays: np.ndarray) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("rendered")
 @pytest.mark.parametrize(
     ("problem", "is_there"), [("discontinuous-conductivity", True), ("multiple-inputs", False)]
 )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers import has_same_bits, waves
 
-from trunkfirst.data.operator_data import OperatorData, Split
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import DivergedError, OutputExistsError, WidthError
 from trunkfirst.files.integrity import sha256_of, verify_manifest
 from trunkfirst.files.npz import read_npz
@@ -21,9 +21,8 @@ from trunkfirst.networks.operator import load
 from trunkfirst.presets import preset_method
 from trunkfirst.progress import Silent
 from trunkfirst.records import Claim
-from trunkfirst.run_data import RunData
-from trunkfirst.runs.claims import check_claims
-from trunkfirst.runs.compare import compare
+from trunkfirst.run_data import RunData, Split
+from trunkfirst.runs.compare import check_claims, compare
 from trunkfirst.runs.config import RunConfig, load_config, make_config, nested
 from trunkfirst.runs.run import Outcome, run
 from trunkfirst.settings import merge, to_values

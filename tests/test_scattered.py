@@ -21,14 +21,13 @@ from helpers import (
 )
 from own_problems import DOUBLE, fit_branch, known_trunk
 
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.scattered_data import ScatteredData, scattered_from_lists
-from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.fields import Searched
 from trunkfirst.fitting import fit_method
+from trunkfirst.inputs import Coordinates, RawInputs
 from trunkfirst.minimisers.adam import Adam
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.networks.layers import Trunk

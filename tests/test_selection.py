@@ -8,18 +8,23 @@ import numpy as np
 import pytest
 from helpers import waves
 
-from trunkfirst.candidates import anisotropic_encodings, encoding_candidates, kernel_encodings, kind_of_branch
+from trunkfirst.candidates import (
+    Candidate,
+    anisotropic_encodings,
+    encoding_candidates,
+    kernel_encodings,
+    kind_of_branch,
+)
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import AnyData, scattered_from_lists
-from trunkfirst.encoders import PowerInputs, StandardisedInputs
+from trunkfirst.inputs import PowerInputs, StandardisedInputs
 from trunkfirst.leaderboard import Chosen
 from trunkfirst.modes import ModesTrunk
 from trunkfirst.progress import Silent
 from trunkfirst.regressors.network import AutoBranch, NetworkBranch
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.search import Search
-from trunkfirst.trials import Candidate
 from trunkfirst.two_step import TwoStep
 
 RNG = np.random.default_rng(0)

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from helpers import as_fields, make_network, network_of
 
-from trunkfirst.coordinates import Coordinates
 from trunkfirst.data.operator_data import OperatorData
-from trunkfirst.encoders import RawInputs
 from trunkfirst.errors import SettingError, UsageError
 from trunkfirst.evaluation import evaluate
 from trunkfirst.fitting import fit_method
+from trunkfirst.inputs import Coordinates, RawInputs
 from trunkfirst.minimisers.loop import worst_status
 from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
 from trunkfirst.networks.layers import side_by_side

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from helpers import fitted, has_same_bits, make_operator, network_of, waves
 
-from trunkfirst.encoders import Identity, LinearProjection, fit_standardise
+from trunkfirst.encoders import Identity, LinearProjection
 from trunkfirst.errors import CorruptFileError, DataError, OutputNotWritableError
 from trunkfirst.files.integrity import sha256_of, update_manifest
+from trunkfirst.inputs import fit_standardise
 from trunkfirst.intervals import Intervals, fit_novelty
 from trunkfirst.networks.operator import Operator, load, save
 from trunkfirst.networks.training_domain import TrainingDomain

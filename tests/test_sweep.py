@@ -18,10 +18,9 @@ from own_problems import Call, antiderivative
 from test_resume import assert_same, without_seconds
 
 from trunkfirst.checkpoints import lock_folder
-from trunkfirst.cli.commands import main
+from trunkfirst.cli import run_command as main
 from trunkfirst.data.read_write import write_data
 from trunkfirst.distributed.pools import Lost, on_processes
-from trunkfirst.encoders import PrincipalInputs
 from trunkfirst.errors import (
     FailedRunsError,
     FolderInUseError,
@@ -32,8 +31,9 @@ from trunkfirst.errors import (
 )
 from trunkfirst.files.integrity import verify_manifest
 from trunkfirst.files.text_files import read_json, read_toml, write_json
+from trunkfirst.inputs import PrincipalInputs
 from trunkfirst.problems.generate import output_points
-from trunkfirst.report.sweep_page import write_sweep
+from trunkfirst.report.pages import write_sweep
 from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run
 from trunkfirst.runs.sweeps import Row, Sweep, is_finished, make_grid

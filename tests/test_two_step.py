@@ -11,9 +11,9 @@ import pytest
 from helpers import BRANCH, TRUNK, fitted, has_same_bits, two_step, waves, with_inputs
 
 from trunkfirst.data.operator_data import OperatorData
-from trunkfirst.encoders import StandardisedInputs
 from trunkfirst.errors import DivergedError, TrunkfirstError, WidthError
 from trunkfirst.fitting import fit_method
+from trunkfirst.inputs import StandardisedInputs
 from trunkfirst.linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
 from trunkfirst.losses import Batches
 from trunkfirst.minimisers.adam import Adam

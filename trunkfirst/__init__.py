@@ -7,10 +7,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
-from ._version import __version__ as __version__
+
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from .coordinates import Coordinates as Coordinates
     from .cross_validation import (
         CrossValidation as CrossValidation,
         cross_validate as cross_validate,
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .data.operator_data import (
         InputFunction as InputFunction,
         OperatorData as OperatorData,
-        Split as Split,
     )
     from .data.read_write import (
         read_data as read_data,
@@ -33,16 +32,6 @@ if TYPE_CHECKING:
         ShardedData as ShardedData,
         write_shards as write_shards,
     )
-    from .encoders import (
-        AutoInputs as AutoInputs,
-        BasisInputs as BasisInputs,
-        PerInput as PerInput,
-        PowerInputs as PowerInputs,
-        PredictiveInputs as PredictiveInputs,
-        PrincipalInputs as PrincipalInputs,
-        RawInputs as RawInputs,
-        StandardisedInputs as StandardisedInputs,
-    )
     from .estimator import TwoStepDeepONet as TwoStepDeepONet
     from .evaluation import (
         Evaluation as Evaluation,
@@ -50,6 +39,17 @@ if TYPE_CHECKING:
     )
     from .exporters.formats import export as export
     from .fitting import FitResult as FitResult
+    from .inputs import (
+        AutoInputs as AutoInputs,
+        BasisInputs as BasisInputs,
+        Coordinates as Coordinates,
+        PerInput as PerInput,
+        PowerInputs as PowerInputs,
+        PredictiveInputs as PredictiveInputs,
+        PrincipalInputs as PrincipalInputs,
+        RawInputs as RawInputs,
+        StandardisedInputs as StandardisedInputs,
+    )
     from .interface import fit as fit
     from .linear.orthonormalise import (
         QR as QR,
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         Linear as Linear,
     )
     from .regressors.sklearn import Sklearn as Sklearn
+    from .run_data import Split as Split
     from .trunks import (
         AutoTrunk as AutoTrunk,
         JointTrunk as JointTrunk,
@@ -100,19 +101,18 @@ if TYPE_CHECKING:
     from .two_step import TwoStep as TwoStep
 
 _MODULES = {
-    "coordinates": "Coordinates",
     "cross_validation": "CrossValidation cross_validate",
     "data.data_check": "check_data",
-    "data.operator_data": "InputFunction OperatorData Split",
+    "data.operator_data": "InputFunction OperatorData",
     "data.read_write": "read_data write_data",
     "data.scattered_data": "ScatteredData scattered_from_lists",
     "data.sharded_data": "ShardedData write_shards",
-    "encoders": "AutoInputs BasisInputs PerInput PowerInputs PredictiveInputs PrincipalInputs RawInputs "
-    "StandardisedInputs",
     "estimator": "TwoStepDeepONet",
     "evaluation": "Evaluation evaluate",
     "exporters.formats": "export",
     "fitting": "FitResult",
+    "inputs": "AutoInputs BasisInputs Coordinates PerInput PowerInputs PredictiveInputs PrincipalInputs RawInputs "
+    "StandardisedInputs",
     "interface": "fit",
     "linear.orthonormalise": "QR SVD",
     "losses": "Batches",
@@ -133,6 +133,7 @@ _MODULES = {
     "regressors.network": "AutoBranch BranchNetwork JointBranch NetworkBranch",
     "regressors.ridge": "Kernel Linear",
     "regressors.sklearn": "Sklearn",
+    "run_data": "Split",
     "trunks": "AutoTrunk JointTrunk TrunkNetwork",
     "two_step": "TwoStep",
 }

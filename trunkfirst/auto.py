@@ -13,8 +13,8 @@ import numpy as np
 from .clock import Clock
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
-from .encoders import AutoInputs
 from .errors import DataError, SettingError
+from .inputs import AutoInputs
 from .leaderboard import Chosen, Trials
 from .memory import memory_in_words
 from .method import AbstractMethod

@@ -2,26 +2,16 @@
 
 import dataclasses as dc
 from collections.abc import Sequence
-from typing import Any
 
 from .data.operator_data import InputFunction, OperatorData
 from .data.scattered_data import AnyData
-from .encoders import (
-    AbstractInputs,
-    PerInput,
-    PowerInputs,
-    PredictiveInputs,
-    PrincipalInputs,
-    StandardisedInputs,
-)
-from .method import AbstractMethod
+from .inputs import AbstractInputs, PerInput, PowerInputs, PredictiveInputs, PrincipalInputs, StandardisedInputs
 from .records import CandidateSettings
 from .regressors.active_neurons import ActiveNeurons
 from .regressors.base import AbstractRegressor
 from .regressors.network import JointBranch, NetworkBranch
-from .regressors.ridge import Kernel
-from .trials import Candidate
-from .two_step import TwoStep
+from .regressors.ridge import Kernel, Linear
+from .trunks import AbstractTrunk
 
 # Iterations of a network in a comparison; more while its decay is chosen, because overfitting must show.
 BRIEF_ITERATIONS = 30
@@ -29,6 +19,24 @@ _DECAYS = (1e-4, 1e-6, 1e-8)
 _MAX_SENSORS, _FEW_SENSORS = 1000, 32
 _COUNTS = (4, 8, 16, 32, 64)
 _MAX_FOR_NEURONS, _NEURON_ITERATIONS = 2000, 100
+
+
+@dc.dataclass(frozen=True)
+class Candidate:
+    """A branch with the encoder of its inputs, and whether samples count by their relative errors."""
+
+    inputs: AbstractInputs
+    branch: AbstractRegressor
+    weights: str = "relative"
+    trunk: AbstractTrunk | None = None
+    """A trunk that is trained, instead of principal modes."""
+    modes: int | None = None
+    """The number of modes; None for all."""
+
+    @property
+    def is_closed_form(self) -> bool:
+        """Whether it is fitted without iterations, in NumPy."""
+        return isinstance(self.branch, Linear | Kernel) and self.trunk is None
 
 
 # -- encoders
@@ -128,16 +136,6 @@ def brief(candidate: Candidate, most: int, *, is_auto: bool) -> Candidate:
 def with_iterations(candidate: Candidate, iterations: int) -> Candidate:
     """The candidate with this number of iterations of its branch."""
     return dc.replace(candidate, branch=dc.replace(candidate.branch, iterations=iterations))
-
-
-def branch_of(method: AbstractMethod) -> AbstractRegressor:
-    """The branch, or for methods that train both networks at once one of the same architecture."""
-    if isinstance(method, TwoStep):
-        return method.branch
-    whole: Any = method
-    network = whole.branch
-    architecture = {f.name: getattr(network, f.name) for f in dc.fields(network) if f.name != "stacked"}
-    return NetworkBranch(**architecture, iterations=whole.iterations, ridge=1e-5, decay=0.0)
 
 
 # -- names

@@ -9,24 +9,25 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from .candidates import Candidate
 from .data.data_display import html_table
-from .data.operator_data import OperatorData, Split
+from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
-from .encoders import StandardisedInputs
 from .errors import DataError, UsageError
 from .files.integrity import update_manifest
 from .files.text_files import write_json
 from .fitting import train
+from .inputs import StandardisedInputs
 from .interface import as_data
 from .method import AbstractMethod
 from .outputs import Output
 from .progress import Reporter, as_reporter
 from .records import BASELINES
 from .regressors.ridge import Kernel, Linear
-from .run_data import RunData, load_run_data
+from .run_data import RunData, Split, load_run_data
 from .runs.config import RunConfig
-from .trials import Candidate, Folds
+from .trials import Folds
 from .two_step import TwoStep
 
 FILE = "cross_validation.json"

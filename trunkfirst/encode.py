@@ -9,16 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .coordinates import Coordinates
 from .data.operator_data import OperatorData
-from .data.sample_weights import channel_weights
-from .data.scattered_data import AnyData
-from .encoders import AbstractEncoder, AnyArray, AutoInputs, Identity, Inputs, Parallel, in_precision, to_jax
+from .data.scattered_data import AnyData, channel_weights
+from .encoders import AbstractEncoder, AnyArray, Identity, Parallel, in_precision
 from .fields import AbstractFields, Basis, Fields, Mesh
+from .inputs import AutoInputs, Coordinates, Inputs
 from .linear.blocked_qr import one_blas_thread
-from .networks.branches import Branch
-from .networks.layers import AbstractFunctions
-from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor, InputLayout, Regression
 from .regressors.input_grid import OutputBasis, find_grid
@@ -89,18 +85,6 @@ class EncodedData:
         mesh, dual = self.fields.mesh, basis.orthonormal.dual(self.fields.point_weights)
         return dc.replace(
             self.layout, basis=OutputBasis(mesh.points, basis.orthonormal.values, dual, mesh.periods)
-        )
-
-    def operator(self, branch: Branch, trunk: AbstractFunctions, transform: Array | None) -> Operator:
-        """The operator of a trunk and a branch that were trained on this."""
-        return Operator(
-            to_jax(self.encoder),
-            to_jax(branch),
-            trunk.after(to_jax(self.coordinates)),
-            transform,
-            self.input_names,
-            None if self.output is None else to_jax(self.output),
-            self.fields.channels,
         )
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from .data.operator_data import OperatorData
-from .encoders import AbstractInputs, StandardisedInputs
 from .errors import DataError, MissingExtraError, PrecisionError
+from .inputs import AbstractInputs, StandardisedInputs
 from .interface import fit
 from .regressors.base import AbstractRegressor
 from .trunks import AbstractTrunk

@@ -27,13 +27,14 @@ from .fields import TrunkResult
 from .intervals import HeldOut, Intervals, conformal_intervals
 from .leaderboard import Chosen
 from .linear.orthonormalise import SVD
-from .memory import check_memory, memory_in_words, stream_bytes
+from .memory import check_memory, memory_in_words
 from .method import AbstractMethod, Trained
 from .minimisers.loop import OnStep, Status
 from .modes import ModesTrunk
 from .monolithic import Monolithic
 from .progress import Reporter, Silent
 from .run_data import RunData
+from .stream import stream_bytes
 from .training_summary import TrainingSummary, summarise, training_domain
 
 # Beyond this condition number, single precision leaves a projected gradient fewer than three digits.

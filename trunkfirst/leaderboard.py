@@ -7,22 +7,24 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .candidates import branch_of, brief, kind_of_branch, settings_of
+from .candidates import Candidate, brief, kind_of_branch, settings_of
 from .checkpoints import remember
 from .clock import Clock
 from .comparison import Comparison
 from .data.operator_data import OperatorData
-from .data.sample_weights import channel_weights
+from .data.scattered_data import channel_weights
 from .encode import is_relative, make_fields
-from .encoders import AbstractInputs, Identity
+from .encoders import Identity
 from .errors import SolveError
+from .inputs import AbstractInputs
 from .intervals import HeldOut
 from .method import AbstractMethod
 from .modes import ModesTrunk, principal_modes
 from .progress import Reporter
 from .records import BASELINES, Baseline, CandidateSettings, Choice
-from .regressors.network import AutoBranch
-from .trials import Candidate, Folds, TrainedTrunk
+from .regressors.base import AbstractRegressor
+from .regressors.network import AutoBranch, NetworkBranch
+from .trials import Folds, TrainedTrunk
 from .trunks import AutoTrunk
 from .two_step import TwoStep
 
@@ -237,3 +239,13 @@ def suitable_modes(method: TwoStep, data: OperatorData, allowed: float) -> int:
     squares = principal_modes(make_fields(data, Identity(), output, weights)).sizes ** 2
     tails = np.cumsum(squares[::-1])[::-1]
     return max(1, int((np.sqrt(tails / tails[0]) > allowed).sum()))
+
+
+def branch_of(method: AbstractMethod) -> AbstractRegressor:
+    """The branch, or for methods that train both networks at once one of the same architecture."""
+    if isinstance(method, TwoStep):
+        return method.branch
+    whole: Any = method
+    network = whole.branch
+    architecture = {f.name: getattr(network, f.name) for f in dc.fields(network) if f.name != "stacked"}
+    return NetworkBranch(**architecture, iterations=whole.iterations, ridge=1e-5, decay=0.0)

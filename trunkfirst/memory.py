@@ -5,9 +5,7 @@ import itertools
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from .data.sharded_data import ShardedData
 from .errors import MemoryNeedError
-from .linear.low_rank import row_factor_bytes
 
 # Copies of the data that a run holds at its peak (benchmarks/peak_memory.py): as read, the part for training, with
 # weights, factorised.
@@ -15,8 +13,6 @@ _COPIES = 7
 _LIBRARIES = 2**29
 _KERNEL_COPIES, _MAX_CENTRES = 4, 4000
 _FEWEST_SAMPLES = 20
-# Copies of a shard while it is passed over: as read, raw, with weights, in units.
-_SHARD_COPIES = 5
 # Weights, the best ones, their gradient, and what a minimiser keeps at least.
 _NETWORK_COPIES = 4
 _GROUPS = Path("/sys/fs/cgroup")
@@ -79,11 +75,6 @@ def check_network(
         f"a network with the widths {widths} has {weights:,} weights and needs about {need / 2**30:,.1f} GiB of "
         f"memory, and {free / 2**30:.1f} GiB are free; use smaller widths (hidden, width)"
     )
-
-
-def stream_bytes(data: ShardedData) -> int:
-    """What passing over shards takes at most: two factors of the outputs, and a few copies of a shard."""
-    return 2 * row_factor_bytes(len(data.points)) + 8 * _SHARD_COPIES * int(data.counts.max()) * data.numbers
 
 
 def check_file(path: Path, *, is_all: bool) -> None:

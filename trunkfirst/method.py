@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax.random as jr
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from .data.data_display import html_table
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
-from .encode import Encodings
+from .encode import EncodedData, Encodings
+from .encoders import to_jax
 from .fields import TrunkResult
 from .minimisers.loop import OnStep, Status
+from .networks.branches import Branch
+from .networks.layers import AbstractFunctions
 from .networks.operator import Operator
 from .records import LogEntry
 from .settings import record
@@ -83,6 +86,21 @@ class AbstractMethod(Encodings, abc.ABC):
         trunk_result: TrunkResult | None = None,
     ) -> Trained:
         """Train an operator on `data`, in double precision of JAX, with nothing left to choose."""
+
+
+def make_operator(
+    encoded: EncodedData, branch: Branch, trunk: AbstractFunctions, transform: Array | None
+) -> Operator:
+    """The operator of a trunk and a branch that were trained on encoded data."""
+    return Operator(
+        to_jax(encoded.encoder),
+        to_jax(branch),
+        trunk.after(to_jax(encoded.coordinates)),
+        transform,
+        encoded.input_names,
+        None if encoded.output is None else to_jax(encoded.output),
+        encoded.fields.channels,
+    )
 
 
 def named_key(key: PRNGKeyArray, name: str) -> PRNGKeyArray:

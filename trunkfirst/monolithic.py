@@ -13,7 +13,7 @@ from .encode import EncodedData, encode
 from .errors import UsageError
 from .fields import Fields, TrunkResult, hidden_layers, plain_loss, with_identity_output
 from .losses import Batches, BilinearProblem, BranchCoefficients, CompressedLoss, HiddenPair, make_loss
-from .method import AbstractMethod, Trained, named_key, trunk_diagnostics
+from .method import AbstractMethod, Trained, make_operator, named_key, trunk_diagnostics
 from .minimisers import Minimiser
 from .minimisers.adam import Adam
 from .minimisers.lbfgs import LBFGS
@@ -171,5 +171,5 @@ def _trained(
             "branch": count_parameters(best.branch),
         },
     }
-    operator = encoded.operator(best.branch, best.trunk, best.transform)
+    operator = make_operator(encoded, best.branch, best.trunk, best.transform)
     return Trained(operator, result.status, result.history, diagnostics)

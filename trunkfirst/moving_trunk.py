@@ -22,16 +22,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pydantic import PositiveInt
 
 from .data.scattered_data import AnyData
-from .encoders import AbstractInputs, PrincipalInputs, StandardisedInputs
 from .errors import UsageError
 from .fields import AbstractFields, Fields, TrunkResult, mean_one
+from .inputs import AbstractInputs, PrincipalInputs, StandardisedInputs
 from .linear.low_rank import principal_directions
 from .minimisers import Minimiser
 from .minimisers.lbfgs import LBFGS
 from .minimisers.loop import AbstractObjective, Minimised, OnStep, Stopping, minimise
 from .networks.branches import LayerFeatures, SkipFeatures
-from .networks.layers import Perceptron, make_perceptron
-from .networks.moving import Latent, MovingFunctions
+from .networks.layers import Latent, MovingFunctions, Perceptron, make_perceptron
 from .regressors.base import generator
 from .settings import Field, kind_field, record
 from .trunks import AbstractTrunk

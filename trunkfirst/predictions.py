@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .data.read_write import NewInputs
+from .data.named_arrays import NewInputs
 from .errors import UnknownNameError
 from .files.integrity import prepare_directory
 from .files.mesh_files import write_mesh

@@ -13,9 +13,8 @@ starts, relative weights, encoders chosen on samples left out.
 import dataclasses as dc
 from typing import Any
 
-from .coordinates import Coordinates
-from .encoders import AutoInputs, PrincipalInputs, RawInputs, StandardisedInputs
 from .errors import UnknownNameError
+from .inputs import AutoInputs, Coordinates, PrincipalInputs, RawInputs, StandardisedInputs
 from .linear.orthonormalise import QR
 from .method import AbstractMethod
 from .minimisers.adam import Adam

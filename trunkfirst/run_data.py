@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Int
 
-from .data.operator_data import Split
 from .data.read_write import read_data
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .distributed.processes import leader_first
+from .errors import DataError, ValueRangeError
 from .memory import check_file, check_memory
 from .problems.generate import any_problem, make_data
 from .progress import Reporter, Silent
@@ -44,6 +45,45 @@ class DataSettings:
     def held_back(self) -> tuple[float, float]:
         """The shares of samples for validation and for testing, which do not train."""
         return self.validation_share if self.hold_validation else 0.0, self.test_share
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Split:
+    """Indices of train, validation and test samples, without overlap.
+
+    Every choice is made on validation; test is used by evaluation alone.
+
+    >>> import trunkfirst
+    >>> split = trunkfirst.Split.random(100, validation_share=0.1, test_share=0.2, seed=0)
+    >>> len(split.train), len(split.validation), len(split.test)
+    (70, 10, 20)
+    """
+
+    train: Int[np.ndarray, " train"]
+    validation: Int[np.ndarray, " validation"]
+    test: Int[np.ndarray, " test"]
+
+    @classmethod
+    def random(cls, samples: int, *, validation_share: float, test_share: float, seed: int) -> "Split":
+        """Return a random split; its seed is independent of the seed of the networks.
+
+        The test samples depend on `samples`, `test_share` and `seed` alone: another validation share
+        does not change them.
+        """
+        for name, share in (("validation_share", validation_share), ("test_share", test_share)):
+            if not 0 <= share < 1:
+                raise ValueRangeError(f"{name} is {share}; expected a share from 0 to below 1")
+        order = np.random.default_rng(seed).permutation(samples)
+        tests = round(test_share * samples)
+        validations = round(validation_share * samples)
+        if tests + validations >= samples:
+            raise DataError(
+                f"{samples} samples leave none for training with {validations} for validation and {tests} "
+                "for test; give more samples or smaller shares"
+            )
+        parts = np.split(order, [tests, tests + validations])
+        test, validation, train = (np.sort(part) for part in parts)
+        return cls(train=train, validation=validation, test=test)
 
 
 @dc.dataclass(frozen=True, eq=False)

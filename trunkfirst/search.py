@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from .candidates import (
+    Candidate,
     anisotropic_encodings,
-    branch_of,
     encoding_candidates,
     kernel_encodings,
     kind_of_branch,
@@ -20,8 +20,8 @@ from .clock import Clock
 from .data.fixed_functions import fixed_functions
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
-from .encoders import AbstractInputs, AutoInputs, RawInputs, StandardisedInputs
-from .leaderboard import Chosen, Leaderboard, Trials
+from .inputs import AbstractInputs, AutoInputs, RawInputs, StandardisedInputs
+from .leaderboard import Chosen, Leaderboard, Trials, branch_of
 from .method import AbstractMethod
 from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk
@@ -33,7 +33,7 @@ from .regressors.input_grid import find_grid
 from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .sizing import TRUNK_SHARE, fourier_within, seconds_of_branch, with_sizes, within_minutes
-from .trials import Candidate, Folds
+from .trials import Folds
 from .trunks import AbstractTrunk
 from .two_step import TwoStep
 

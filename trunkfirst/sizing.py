@@ -16,7 +16,7 @@ from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, ScatteredData
 from .distributed.processes import broadcast_value
 from .encode import encode
-from .encoders import AutoInputs, RawInputs, StandardisedInputs
+from .inputs import AutoInputs, RawInputs, StandardisedInputs
 from .linear.low_rank import trunk_limit
 from .method import AbstractMethod
 from .minimisers.loop import minimise, raise_if_interrupted

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from .checkpoints import Snapshot, StepHandle, checkpointed_step, work_folder
 from .data.array_checks import some_indices
 from .data.operator_data import OperatorData
-from .data.sample_weights import mean_squares, output_units, unscaled_weights
+from .data.scattered_data import mean_squares, output_units, unscaled_weights
 from .data.sharded_data import ShardedData
 from .distributed.processes import assemble_rows, is_distributed, process_shard, sum_over_processes
 from .encode import EncodedData, Encodings, encoded, input_layout, is_relative, make_fields, raw_rows
@@ -39,8 +39,15 @@ from .regressors.base import AbstractRegressor, Regression, StoredRows
 _MOST_SAMPLES, _MOST_NUMBERS, _FEWEST_SAMPLES = 20_000, 2**25, 32
 # Larger states of the first pass are not written down on the way: that would take longer than the pass.
 _LARGEST_SNAPSHOT = 2**28
+# Copies of a shard while it is passed over: as read, raw, with weights, in units.
+_SHARD_COPIES = 5
 
 Rows = Float[np.ndarray, "rows points"]
+
+
+def stream_bytes(data: ShardedData) -> int:
+    """What passing over shards takes at most: two factors of the outputs, and a few copies of a shard."""
+    return 2 * row_factor_bytes(len(data.points)) + 8 * _SHARD_COPIES * int(data.counts.max()) * data.numbers
 
 
 def samples_in_memory(data: ShardedData) -> int:

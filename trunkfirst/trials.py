@@ -15,11 +15,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, Int
 
+from .candidates import Candidate
 from .data.operator_data import OperatorData
-from .data.sample_weights import channel_weights
-from .data.scattered_data import AnyData
+from .data.scattered_data import AnyData, channel_weights
 from .encode import encoded, input_layout
-from .encoders import AbstractInputs
 from .evaluation import evaluate, predict_at
 from .fields import TrunkResult
 from .linear.low_rank import principal_rows
@@ -28,7 +27,6 @@ from .minimisers.loop import OnStep, raise_if_interrupted
 from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor
-from .regressors.ridge import Kernel, Linear
 from .trunks import AbstractTrunk
 from .two_step import TwoStep
 
@@ -44,24 +42,6 @@ _FEWER_MODES, _LADDER = 0.99, 1.25
 
 Rows = Int[np.ndarray, " rows"]
 Coordinates = Float[np.ndarray, "samples channels rank"]
-
-
-@dc.dataclass(frozen=True)
-class Candidate:
-    """A branch with the encoder of its inputs, and whether samples count by their relative errors."""
-
-    inputs: AbstractInputs
-    branch: AbstractRegressor
-    weights: str = "relative"
-    trunk: AbstractTrunk | None = None
-    """A trunk that is trained, instead of principal modes."""
-    modes: int | None = None
-    """The number of modes; None for all."""
-
-    @property
-    def is_closed_form(self) -> bool:
-        """Whether it is fitted without iterations, in NumPy."""
-        return isinstance(self.branch, Linear | Kernel) and self.trunk is None
 
 
 class Folds:

@@ -14,7 +14,7 @@ from .encode import EncodedData, encode
 from .errors import UsageError
 from .fields import Basis, TrunkResult
 from .linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
-from .method import AbstractMethod, Trained, named_key, trunk_diagnostics
+from .method import AbstractMethod, Trained, make_operator, named_key, trunk_diagnostics
 from .minimisers.loop import OnStep, worst_status
 from .modes import ModesTrunk
 from .moving_trunk import MovingTrunk
@@ -111,7 +111,7 @@ def _assemble(
         step1 = dc.replace(step1, limits=encoded.fields.limits(step1.trunk, step1.p))
     transform = None if basis.transform is None else jnp.asarray(basis.transform, encoded.dtype)
     return Trained(
-        encoded.operator(step2.branch, step1.trunk, transform),
+        make_operator(encoded, step2.branch, step1.trunk, transform),
         worst_status(step1.status, step2.status),
         step1.history + step2.history,
         encoded.notes | _diagnostics(encoded, step1, basis, step2, _kind(branch)),

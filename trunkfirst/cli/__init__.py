@@ -1,19 +1,68 @@
-"""The command line."""
+"""The command line: all commands, and errors as one line and an exit code.
+
+The modules of the commands import NumPy, JAX and most of the library inside the functions: help is fast, and the
+number of threads is set before.
+"""
 
 import os
 import sys
+import warnings
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from .. import __version__
+from ..errors import Terminated, TrunkfirstError, UsageError, without_controls
+from .data_commands import data_app
+from .theory_commands import diagnose, sensors, study
+from .train import LAUNCH_SETTINGS, compare, fit, launch, resume, run, sweep
+from .use import doctor, evaluate, export, predict, report, serve
+
+app = typer.Typer(
+    name="trunkfirst",
+    help="""Train deep operator networks (DeepONets) trunk first: fit the trunk, orthonormalise, fit the branch.
+
+    With your own data: trunkfirst fit --data my.npz --out runs/mine
+
+    With a problem of the paper: trunkfirst run nonlinear-conductivity""",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
+        typer.echo(f"trunkfirst {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    del version
+
+
+for command in (run, compare, fit, resume, sweep):
+    app.command()(command)
+app.command(context_settings=LAUNCH_SETTINGS)(launch)
+for command in (evaluate, predict, report, export, serve, diagnose, sensors, study, doctor):
+    app.command()(command)
+app.add_typer(data_app, name="data")
 
 
 def main() -> None:
     """Entry point of the console script."""
     _limit_threads()
-    from .commands import main as run
-
     try:
-        code = run()
+        code = run_command()
     except KeyboardInterrupt as error:  # a second one, while the first was handled
-        from ..errors import Terminated
-
         code = 143 if isinstance(error, Terminated) else 130
     except Exception as error:
         from ..distributed.processes import unexpected_error_code
@@ -35,4 +84,27 @@ def _limit_threads() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-__all__ = ["main"]
+def run_command(arguments: list[str] | None = None) -> int:
+    """Run a command and return its exit code. An error of this library is printed in one line."""
+    warnings.showwarning = lambda message, *_: _print_error(f"warning: {message}")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = app(args=arguments or ["--help"], standalone_mode=False, prog_name="trunkfirst")
+    except TyperException as error:
+        # `format_message`, where it exists, names the parameter
+        _print_error(getattr(error, "format_message", error.__str__)())
+        return UsageError.exit_code
+    except TrunkfirstError as error:
+        _print_error(error)
+        return error.exit_code
+    except typer.Abort:
+        return 130
+    except KeyboardInterrupt as error:
+        _print_error("interrupted")
+        return 143 if isinstance(error, Terminated) else 130
+    return code if isinstance(code, int) else 0
+
+
+def _print_error(message: object) -> None:
+    lines = f"trunkfirst: {message}".split("\n")
+    typer.echo("\n".join(map(without_controls, lines)), err=True)

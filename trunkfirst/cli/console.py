@@ -1,14 +1,25 @@
-"""Output: tables and JSON. Results go to standard output, everything else to standard error.
-
-Rich is imported when it is needed, because it would slow down --help.
-"""
+"""Output: tables and JSON. Results go to standard output, everything else to standard error."""
 
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import typer
 
 from ..errors import without_controls
+
+# Title, titles of the columns, and rows.
+Rows: TypeAlias = tuple[str, Sequence[str], Iterable[Sequence[str]]]
+
+
+def show(found: object, *parts: str | Rows, json: bool, quiet: bool) -> int:
+    """Print a result, as JSON or as lines and tables; return the exit code."""
+    if json:
+        print_json(found)
+    for part in () if json or quiet else parts:
+        say(part) if isinstance(part, str) else print_table(*part)
+    return 0
 
 
 def print_json(value: object) -> None:
@@ -42,3 +53,52 @@ def say(text: str, *, quiet: bool = False) -> None:
 def number(value: float | None) -> str:
     """Three digits, or a dash."""
     return "-" if value is None else f"{value:.2e}"
+
+
+# -- results of runs
+
+
+def write_run_report(folder: Path, data: object = None) -> Path:
+    """Write the report of a run, comparison or sweep; with its data, if at hand, they are not read again."""
+    from ..data.operator_data import OperatorData
+    from ..report.pages import write_report, write_sweep
+
+    if (folder / "sweep.json").is_file():
+        return write_sweep(folder)
+    return write_report(folder, data=data if isinstance(data, OperatorData) else None)
+
+
+def validation_lines(metrics: dict[str, Any]) -> list[str]:
+    """The error on samples that were left out, with the baselines."""
+    from ..records import BASELINES
+
+    error = (metrics.get("validation") or {}).get("mean_relative_l2")
+    if error is None:
+        return []
+    baselines = metrics.get("baseline") or []
+    known = [f"{BASELINES[each['kind']]} {number(each['mean_relative_l2'])}" for each in baselines]
+    return [f"validation error {number(error)}" + (f" ({', '.join(known)})" if known else "")]
+
+
+def metrics_table(title: str, metrics: list[dict[str, Any]]) -> Rows:
+    """The most important metrics, a row for each run."""
+    rows = [_metrics_row(each) for each in metrics]
+    return title, list(rows[0]), [list(row.values()) for row in rows]
+
+
+def _metrics_row(metrics: dict[str, Any]) -> dict[str, str]:
+    """The most important metrics of a run, by the title of their column."""
+    trunk, branch, test = metrics["trunk"], metrics["branch"] or {}, metrics["test"] or {}
+    status = "" if metrics["status"] == "finished" else f" ({metrics['status']})"
+    return {
+        "method": f"{metrics['method']}{status}",
+        "seed": str(metrics["seed"]),
+        "loss": number(trunk["loss"]),
+        "branch loss": number(branch.get("loss")),
+        "rank": str(trunk["rank"]),
+        "test mean": number(test.get("mean_relative_l2")),
+        "median": number(test.get("median_relative_l2")),
+        "max": number(test.get("max_relative_l2")),
+        "optimal": number(test.get("optimal_mean_relative_l2")),
+        "seconds": f"{trunk['seconds'] + branch.get('seconds', 0):.0f}",
+    }

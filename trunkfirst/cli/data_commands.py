@@ -1,7 +1,4 @@
-"""`trunkfirst data ...`: make, describe, check and convert data.
-
-The library is imported inside the commands, so that help is fast.
-"""
+"""`trunkfirst data ...`: make, describe, check and convert data."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +7,7 @@ import typer
 
 from ..errors import OutputExistsError, UsageError
 from ..progress import TerminalReporter
-from .console import print_json, print_table, say
+from .console import show
 from .options import Json, Keys, Quiet, Samples, Scheduler
 
 if TYPE_CHECKING:
@@ -55,12 +52,8 @@ def data_make(
         )
     if out is not None:
         write_data(data, out)
-    found = _describe(problem, data)
-    if json:
-        print_json(found)
-    else:
-        say(f"{problem}: {found['samples']:,} samples at {found['points']:,} points", quiet=quiet)
-    return 0
+    text = f"{problem}: {data.samples:,} samples at {len(data.points):,} points"
+    return show(_describe(problem, data), text, json=json, quiet=quiet)
 
 
 @data_app.command("info")
@@ -80,12 +73,8 @@ def data_info(
         title, found = problem, {"folder": problem, **check_data(problem).numbers}
     else:
         title, found = _info_of_problem(problem, samples, quiet=quiet or json)
-    if json:
-        print_json(found)
-    else:
-        rows = [[name.replace("_", " "), str(value)] for name, value in found.items()]
-        print_table(title, ["what", "found"], rows, quiet=quiet)
-    return 0
+    rows = [[name.replace("_", " "), str(value)] for name, value in found.items()]
+    return show(found, (title, ["what", "found"], rows), json=json, quiet=quiet)
 
 
 def _info_of_problem(problem: str, samples: int | None, *, quiet: bool) -> tuple[str, dict[str, Any]]:
@@ -134,13 +123,9 @@ def data_check(
     from ..data.named_arrays import parse_keys
 
     found = check_data(file, keys=parse_keys(keys or []))
-    if json:
-        print_json({"file": str(file), **found.numbers})
-        return 0
     suspicious = [f"suspicious: {sentence}" for sentence in found.suspicious] or ["nothing looks suspicious"]
-    for sentence in (f"{file}:", *found.sentences, *suspicious):
-        say(sentence, quiet=quiet)
-    return 0
+    lines = (f"{file}:", *found.sentences, *suspicious)
+    return show({"file": str(file), **found.numbers}, *lines, json=json, quiet=quiet)
 
 
 @data_app.command("convert")
@@ -189,19 +174,14 @@ def data_convert(
         write_data(data, target)
     else:
         assert out is not None
-        data, target = (
-            shard_data(source, out, keys=parse_keys(keys or []), samples_per_shard=samples_per_shard),
-            out,
-        )
+        data = shard_data(source, out, keys=parse_keys(keys or []), samples_per_shard=samples_per_shard)
+        target = out
     found = {"file": str(target), "samples": data.samples, "points": data.points.shape[-2]}
     if isinstance(data, ShardedData):
         found["shards"] = len(data.counts)
-    if json:
-        print_json(found)
-    else:
-        words = f" in {found['shards']:,} shards" if "shards" in found else ""
-        say(f"{target}: {data.samples:,} samples at {found['points']:,} points{words}", quiet=quiet)
-    return 0
+    words = f" in {found['shards']:,} shards" if "shards" in found else ""
+    text = f"{target}: {data.samples:,} samples at {found['points']:,} points{words}"
+    return show(found, text, json=json, quiet=quiet)
 
 
 def in_memory(data: "AnyData | ShardedData") -> "AnyData":

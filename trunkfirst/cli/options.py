@@ -54,3 +54,12 @@ Devices: TypeAlias = Annotated[
 ]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
+
+
+def default_folder(name: str) -> Path:
+    """Return `runs/NAME`, or `runs/NAME-2` and so on if that exists."""
+    folder, count = Path("runs") / name, 1
+    while folder.exists():
+        count += 1
+        folder = Path("runs") / f"{name}-{count}"
+    return folder

@@ -1,4 +1,4 @@
-"""`trunkfirst diagnose`, `sensors` and `study`; JAX is imported only when a command runs."""
+"""Commands of the theory: diagnose, sensors, study."""
 
 import csv
 import io
@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import Json, Out, Quiet, Samples
+from ..errors import UnknownNameError, UsageError
+from ..progress import TerminalReporter
+from .console import Rows, show
+from .options import Json, Out, Quiet, RunFolder, Samples, default_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +23,7 @@ _SUFFIXES = (".npz", ".csv")
 
 
 def diagnose(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
+    folder: RunFolder,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -36,32 +39,24 @@ def diagnose(
     Example: trunkfirst diagnose runs/mine --data finer.npz
     """
     from ..files.integrity import update_manifest, verify_run
-    from ..progress import TerminalReporter
-    from ..report.budget_section import budget_sentence, budget_tables
+    from ..report.error_figures import budget_sentence, budget_tables
     from ..report.pages import write_report
     from ..runs.diagnose import diagnose_run
-    from .console import print_json, print_table, say
 
     verify_run(folder)
     with TerminalReporter(quiet=quiet or json) as reporter:
         found = diagnose_run(folder, data=data, reporter=reporter)
     update_manifest(folder, "diagnosis.*")
     page = write_report(folder)
-    if json:
-        print_json(found)
-    else:
-        for table in budget_tables(found):
-            print_table(table.caption, table.header, table.rows, quiet=quiet)
-        say(budget_sentence(found), quiet=quiet)
-        say(f"report: {page}", quiet=quiet)
-    return 0
+    tables = ((table.caption, table.header, table.rows) for table in budget_tables(found))
+    return show(found, *tables, budget_sentence(found), f"report: {page}", json=json, quiet=quiet)
 
 
 # -- sensors
 
 
 def sensors(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run or fit.")],
+    folder: RunFolder,
     count: Annotated[int, typer.Option(min=1, help="How many sensors.")],
     method: Annotated[str, typer.Option(help="christoffel, pivoted or exchange.")] = "christoffel",
     inputs: Annotated[
@@ -78,12 +73,10 @@ def sensors(
 
     Example: trunkfirst sensors runs/mine --count 60 --out sensors.npz
     """
-    from ..errors import UsageError
     from ..files.integrity import verify_run
     from ..files.npz import write_npz
     from ..report.study_page import SensorPicture, write_sensor_picture
     from ..runs.place_sensors import place_sensors
-    from .console import print_json, say
 
     if out.suffix not in _SUFFIXES:
         raise UsageError(f"--out {out}: expected a name ending in {' or '.join(_SUFFIXES)}")
@@ -95,12 +88,8 @@ def sensors(
     chosen, names = found.sensors.indices, found.coordinate_names
     content = SensorPicture(found.places, found.found.values, chosen, names, ladders, found.ratio)
     write_sensor_picture(picture, content)
-    if json:
-        print_json({**found.summary(), "out": str(out), "picture": str(picture)})
-    else:
-        _print_placement(found, quiet)
-        say(f"{out}, {picture}", quiet=quiet)
-    return 0
+    summary = {**found.summary(), "out": str(out), "picture": str(picture)}
+    return show(summary, *_placement(found), f"{out}, {picture}", json=json, quiet=quiet)
 
 
 def _write_csv(path: Path, arrays: "dict[str, np.ndarray]") -> None:
@@ -116,9 +105,8 @@ def _write_csv(path: Path, arrays: "dict[str, np.ndarray]") -> None:
     write_text(path, text.getvalue())
 
 
-def _print_placement(found: "Placement", quiet: bool) -> None:
-    from .console import print_table, say
-
+def _placement(found: "Placement") -> list[str | Rows]:
+    parts: list[str | Rows] = []
     if found.ladders:
         uniform, drawn = found.ladders["uniform"], found.ladders["christoffel"]
         rows = [
@@ -129,15 +117,11 @@ def _print_placement(found: "Placement", quiet: bool) -> None:
         ]
         columns = ["sensors", "uniform", "|G - I| > 1/2", "Christoffel", "|G - I| > 1/2"]
         title = f"least squares error / best error, {found.found.rank} functions"
-        print_table(title, columns, rows, quiet=quiet)
-        say(_needed(found), quiet=quiet)
-    sentences = [found.sensors.sentence]
+        parts += [(title, columns, rows), _needed(found)]
+    parts.append(found.sensors.sentence)
     if found.ratio is not None:
-        sentences.append(
-            f"Least squares from these {found.method} sensors: {found.ratio:.3g} times the best error."
-        )
-    for sentence in (*sentences, found.sentence, *found.notes):
-        say(sentence, quiet=quiet)
+        parts.append(f"Least squares from these {found.method} sensors: {found.ratio:.3g} times the best error.")
+    return [*parts, found.sentence, *found.notes]
 
 
 def _needed(found: "Placement") -> str:
@@ -173,16 +157,12 @@ def study(
 
     Example: trunkfirst study nonlinear-conductivity --out runs/study
     """
-    from ..errors import UnknownNameError, UsageError
     from ..files.integrity import prepare_directory, verify_run
     from ..files.text_files import write_json
     from ..problems.generate import problem_names
-    from ..progress import TerminalReporter
     from ..report.study_page import study_tables, write_study
     from ..runs.directory import environment
     from ..runs.study import KNOWN_RATES, study as run_study
-    from .console import print_json, print_table, say
-    from .resolve import default_folder
 
     known = (KNOWN_RATES, *problem_names())
     if target not in known:
@@ -197,10 +177,5 @@ def study(
     summary = found.summary()
     write_json(folder / "study.json", summary)
     page = write_study(folder, summary, title=found.title, task=found.task, environment=environment())
-    if json:
-        print_json(summary)
-    else:
-        for table in study_tables(summary):
-            print_table(table.caption, table.header, table.rows, quiet=quiet)
-        say("\n".join((*found.notes, f"study: {page}")), quiet=quiet)
-    return 0
+    tables = ((table.caption, table.header, table.rows) for table in study_tables(summary))
+    return show(summary, *tables, *found.notes, f"study: {page}", json=json, quiet=quiet)

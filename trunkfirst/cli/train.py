@@ -1,13 +1,14 @@
-"""Commands that train: run, compare, fit, resume. JAX is imported when a command is executed."""
+"""Commands that train: run, compare, fit, sweep, resume, launch."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import UsageError
+from ..errors import FailedRunsError, UsageError
 from ..progress import TerminalReporter
-from .console import number, print_json, print_table, say
+from . import console
+from .console import Rows, metrics_table, say, show, validation_lines
 from .options import (
     Devices,
     Iterations,
@@ -21,11 +22,16 @@ from .options import (
     Seed,
     Settings,
     Target,
+    default_folder,
 )
 
 if TYPE_CHECKING:
     from ..runs.compare import Comparison
     from ..runs.run import Outcome
+    from ..runs.sweeps import Sweep
+
+# Options after the launched command belong to that command.
+LAUNCH_SETTINGS: dict[str, Any] = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 def run(
@@ -56,8 +62,8 @@ def run(
     Example: trunkfirst run nonlinear-conductivity --iterations 5000
     """
     from ..run_data import load_run_data
+    from ..runs.config import resolve
     from ..runs.run import run as run_config
-    from .resolve import default_folder, resolve
 
     is_leader = _join_processes()
     (config,) = resolve(
@@ -102,7 +108,7 @@ def compare(
     """
     from ..run_data import load_run_data
     from ..runs.compare import compare as run_all
-    from .resolve import default_folder, resolve
+    from ..runs.config import resolve
 
     is_leader = _join_processes()
     configs = resolve(
@@ -178,10 +184,9 @@ def fit(
     from ..cross_validation import cross_validate_run
     from ..data.named_arrays import parse_keys
     from ..files.integrity import verify_run
-    from ..runs.config import make_config
+    from ..runs.config import fit_values, make_config
     from ..runs.more_samples import fit_more
     from ..runs.run import run as run_config
-    from .resolve import fit_values
 
     if cross_validate and earlier is not None:
         raise UsageError("--cross-validate is for the samples of one file; leave out --from")
@@ -213,6 +218,41 @@ def fit(
     return code
 
 
+def sweep(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="A configuration with a section [sweep].")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the results; an interrupted sweep there is resumed.", show_default="runs/..."
+        ),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    scheduler: Scheduler = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Train with every combination of some settings.
+
+    Writes one table and one figure. The section [sweep] holds lists: width = [20, 40],
+    inputs = ["raw", "standardise"], seed = [0, 1, 2].
+
+    Example: trunkfirst sweep my.toml --out runs/widths
+    """
+    from ..files.text_files import read_toml
+    from ..runs.sweeps import make_grid, sweep as run_all
+
+    if not config.is_file():
+        raise UsageError(f"there is no configuration file {config}")
+    grid = make_grid(read_toml(config))
+    folder = out or default_folder(f"{config.stem}-sweep")
+    with TerminalReporter(quiet=quiet or json) as reporter:
+        reporter.say(f"{len(grid.configs)} runs in {folder}")
+        found = run_all(
+            grid, folder, workers=workers, scheduler=scheduler, on_run=reporter.on_run, reporter=reporter
+        )
+    return _show_sweep(found, json, quiet)
+
+
 def resume(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of an interrupted run, fit, comparison or sweep.")
@@ -230,7 +270,6 @@ def resume(
     from ..runs.compare import Comparison
     from ..runs.resume import resume as resume_folder
     from ..runs.sweeps import Sweep
-    from .parallel import show_sweep
 
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such run")
@@ -242,17 +281,48 @@ def resume(
     if isinstance(result, Comparison):
         return _show_comparison(result, json, quiet)
     if isinstance(result, Sweep):
-        return show_sweep(result, json=json, quiet=quiet)
+        return _show_sweep(result, json, quiet)
     if result is not None:
         return _show_run(result, json, quiet)
     left = "nothing was left to do"
     if not (folder / "report.html").is_file():  # it was killed before this was written, as the last of all files
-        left = f"its report was missing and is written now: {write_run_report(folder)}"
-    if json:
-        print_json({"status": "finished"})
-    else:
-        say(f"{folder} is already finished; {left}", quiet=quiet)
-    return 0
+        left = f"its report was missing and is written now: {console.write_run_report(folder)}"
+    return show({"status": "finished"}, f"{folder} is already finished; {left}", json=json, quiet=quiet)
+
+
+def launch(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="run, fit, compare or resume.")],
+    processes: Annotated[int, typer.Option(min=1, help="Number of processes on this host.")],
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Address of the first process.", show_default="a free port of this host"
+        ),
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of hosts, each with a launcher.")] = 1,
+    node: Annotated[int, typer.Option(min=0, help="Number of this host among them, from 0.")] = 0,
+    restarts: Annotated[int, typer.Option(min=0, help="Restarts after a process is lost.")] = 3,
+    patience: Annotated[
+        float, typer.Option(min=1, help="Seconds that processes wait for each other before one counts as stuck.")
+    ] = 600.0,
+) -> int:
+    """Train in several processes, on one or more hosts.
+
+    Each process holds its share of the points and samples. The first prints and writes; the others compute. All of
+    them read the data, and after a loss the folder of the run: several hosts must share both. When a process dies
+    or is stuck all restart from the last checkpoint. Ctrl-C and SIGTERM end all, with a checkpoint.
+
+    Under Slurm and Open MPI no launcher is needed: srun trunkfirst fit ...
+
+    Example: trunkfirst launch --processes 2 fit --data my.npz --out runs/mine
+    """
+    from ..distributed.launch import Launch, launch as start
+
+    def warn(text: str) -> None:
+        if "--quiet" not in command:
+            typer.echo(f"trunkfirst launch: {text}", err=True)
+
+    return start(Launch(tuple(command), processes, coordinator, node, nodes, restarts, patience), say=warn)
 
 
 def _join_processes() -> bool:
@@ -268,75 +338,35 @@ def _with_devices(settings: list[str] | None, devices: int | None) -> list[str]:
     return [*(settings or []), *([] if devices is None else [f"devices={devices}"])]
 
 
-def write_run_report(folder: Path, data: object = None) -> Path:
-    """Write the report of a run, comparison or sweep; with its data, if at hand, they are not read again."""
-    from ..data.operator_data import OperatorData
-    from ..report.pages import write_report
-    from ..report.sweep_page import write_sweep
-
-    if (folder / "sweep.json").is_file():
-        return write_sweep(folder)
-    return write_report(folder, data=data if isinstance(data, OperatorData) else None)
-
-
 def _show_run(outcome: "Outcome", json: bool, quiet: bool) -> int:
-    page = write_run_report(outcome.folder)
-    if json:
-        print_json(outcome.metrics)
-    else:
-        _print_metrics(outcome.config.name, [outcome.metrics], quiet)
-        for line in _validation_lines(outcome.metrics):
-            say(line, quiet=quiet)
-        say(f"report: {page}", quiet=quiet)
-    return 0
-
-
-def _validation_lines(metrics: dict[str, Any]) -> list[str]:
-    """The error on samples that were left out, with the baselines."""
-    from ..records import BASELINES
-
-    error = (metrics.get("validation") or {}).get("mean_relative_l2")
-    if error is None:
-        return []
-    baselines = metrics.get("baseline") or []
-    known = [f"{BASELINES[each['kind']]} {number(each['mean_relative_l2'])}" for each in baselines]
-    return [f"validation error {number(error)}" + (f" ({', '.join(known)})" if known else "")]
+    """Write the report of a run and print its metrics."""
+    page = console.write_run_report(outcome.folder)
+    table = metrics_table(outcome.config.name, [outcome.metrics])
+    lines = (*validation_lines(outcome.metrics), f"report: {page}")
+    return show(outcome.metrics, table, *lines, json=json, quiet=quiet)
 
 
 def _show_comparison(comparison: "Comparison", json: bool, quiet: bool) -> int:
-    page = write_run_report(comparison.folder, comparison.data)
+    """Write the report of a comparison and print its metrics and the paper's claims."""
+    page = console.write_run_report(comparison.folder, comparison.data)
     metrics = [outcome.metrics for outcome in comparison.outcomes]
-    if json:
-        print_json(metrics)
-        return 0
-    _print_metrics(comparison.outcomes[0].config.name, metrics, quiet)
     claims = [
         [claim.claim, claim.paper, claim.ours, {True: "yes", False: "no", None: "-"}[claim.holds]]
         for claim in comparison.claims
     ]
-    print_table("the paper's claims", ["claim", "paper", "ours", "holds"], claims, quiet=quiet)
-    say(f"report: {page}", quiet=quiet)
-    return 0
+    tables: tuple[Rows, ...] = (
+        metrics_table(comparison.outcomes[0].config.name, metrics),
+        ("the paper's claims", ["claim", "paper", "ours", "holds"], claims),
+    )
+    return show(metrics, *tables, f"report: {page}", json=json, quiet=quiet)
 
 
-def _print_metrics(title: str, metrics: list[dict[str, Any]], quiet: bool) -> None:
-    rows = [_metrics_row(each) for each in metrics]
-    print_table(title, list(rows[0]), [list(row.values()) for row in rows], quiet=quiet)
+def _show_sweep(found: "Sweep", json: bool, quiet: bool) -> int:
+    """Write the report of a sweep and print its table; return the exit code."""
+    from ..report.pages import sweep_table
 
-
-def _metrics_row(metrics: dict[str, Any]) -> dict[str, str]:
-    """The most important metrics of a run, by the title of their column."""
-    trunk, branch, test = metrics["trunk"], metrics["branch"] or {}, metrics["test"] or {}
-    status = "" if metrics["status"] == "finished" else f" ({metrics['status']})"
-    return {
-        "method": f"{metrics['method']}{status}",
-        "seed": str(metrics["seed"]),
-        "loss": number(trunk["loss"]),
-        "branch loss": number(branch.get("loss")),
-        "rank": str(trunk["rank"]),
-        "test mean": number(test.get("mean_relative_l2")),
-        "median": number(test.get("median_relative_l2")),
-        "max": number(test.get("max_relative_l2")),
-        "optimal": number(test.get("optimal_mean_relative_l2")),
-        "seconds": f"{trunk['seconds'] + branch.get('seconds', 0):.0f}",
-    }
+    page, summary = console.write_run_report(found.folder), found.summary()
+    table = sweep_table(summary)
+    lines = (*found.explain_failures(), f"report: {page}")
+    show(summary, (table.caption, table.header, table.rows), *lines, json=json, quiet=quiet)
+    return FailedRunsError.exit_code if found.failures else 0

@@ -1,4 +1,4 @@
-"""Commands for a trained operator, and doctor. JAX is imported when a command is executed."""
+"""Commands for a trained operator, and doctor."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .console import number, print_json, print_table, say
+from .console import number, print_json, print_table, say, show
 from .options import Json, Keys, Quiet, RunFolder
 
 if TYPE_CHECKING:
@@ -109,18 +109,21 @@ def predict(
     novelty = memory.novelty
     is_outlier = np.zeros(len(values), bool) if novelty is None else novelty.is_outlier(values)
     write_predictions(out, operator, arrays, is_outlier, given)
-    outliers = int(is_outlier.sum())
-    if json:
-        sizes = {"samples": len(values), "points": len(places)}
-        counts = {"outlier_inputs": outliers, "strange_inputs": outliers}
-        counts["extrapolated_points"] = int(is_outside.sum())
-        print_json(sizes | counts | {"level": None if memory.intervals is None else level, "out": str(out)})
-    else:
-        say(f"{len(values)} samples at {len(places)} points: {out}", quiet=quiet)
-        _warn_of_outliers(outliers, len(values), quiet)
-        if is_outside.any():
-            which = f"{is_outside.sum():,} of {len(places):,} points lie outside the training domain"
-            say(f"warning: {which}; there are no intervals there (is_extrapolated in the file)", quiet=quiet)
+    outliers, outside = int(is_outlier.sum()), int(is_outside.sum())
+    found = {
+        "samples": len(values),
+        "points": len(places),
+        "outlier_inputs": outliers,
+        "strange_inputs": outliers,  # the name before 0.2
+        "extrapolated_points": outside,
+        "level": None if memory.intervals is None else level,
+        "out": str(out),
+    }
+    show(found, f"{len(values)} samples at {len(places)} points: {out}", json=json, quiet=quiet)
+    _warn_of_outliers(outliers, len(values), quiet or json)
+    if outside:
+        which = f"{outside:,} of {len(places):,} points lie outside the training domain"
+        say(f"warning: {which}; there are no intervals there (is_extrapolated in the file)", quiet=quiet or json)
     return 0
 
 
@@ -134,18 +137,14 @@ def report(
     Example: trunkfirst report runs/mine
     """
     from ..files.integrity import verify_manifest
-    from .train import write_run_report
+    from .console import write_run_report
 
     for each in (folder, *(path.parent for path in sorted(folder.glob("*/metrics.json")))):
         if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):
             # Runs of a comparison may have been diagnosed later; each has its own manifest.
             verify_manifest(each, but=("*report.html", "*figures/*", "*/diagnosis.*"))
     page = write_run_report(folder)
-    if json:
-        print_json({"report": str(page)})
-    else:
-        say(f"report: {page}", quiet=quiet)
-    return 0
+    return show({"report": str(page)}, f"report: {page}", json=json, quiet=quiet)
 
 
 def export(
@@ -175,14 +174,10 @@ def export(
     from ..exporters.formats import export as write
 
     done = write(folder, to, out, precision=precision)
-    if json:
-        print_json(
-            {"to": to, "precision": done.precision, "bytes": done.size, "error": done.error, "out": str(out)}
-        )
-        return 0
+    found = {"to": to, "precision": done.precision, "bytes": done.size, "error": done.error, "out": str(out)}
     cost = "" if done.error is None else f", which changes outputs by {number(done.error)} (relative)"
-    say(f"{to} in {done.precision} precision{cost}, {done.size / 1024:,.0f} KiB: {out}", quiet=quiet)
-    return 0
+    text = f"{to} in {done.precision} precision{cost}, {done.size / 1024:,.0f} KiB: {out}"
+    return show(found, text, json=json, quiet=quiet)
 
 
 def serve(
@@ -209,10 +204,8 @@ def serve(
     from ..serve.server import serve as run_server
 
     def on_start(url: str) -> None:
-        if json:
-            print_json({"url": url, "folder": str(folder)})
-        else:
-            say(f"{folder} is served at {url}; stop with Ctrl-C", quiet=quiet)
+        text = f"{folder} is served at {url}; stop with Ctrl-C"
+        show({"url": url, "folder": str(folder)}, text, json=json, quiet=quiet)
 
     limits = Limits(bytes=int(limit_mib * 2**20))
     run_server(folder, host=host, port=port, token=token, limits=limits, on_start=on_start)

@@ -4,7 +4,7 @@ import difflib
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -246,6 +246,22 @@ def data_from_arrays(arrays: Arrays) -> AnyData:
         channel_names=_words(arrays, "channel_names"),
         **fields,
     )
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """An xarray Dataset."""
+
+    @property
+    def data_vars(self) -> Any: ...
+
+
+class NewInputs(NamedTuple):
+    """Input functions for predictions, with the name of the samples' axis and what a Dataset has along it."""
+
+    functions: dict[str, InputFunction]
+    sample_axis: str = "samples"
+    sample_coordinates: Mapping[str, Any] = {}
 
 
 def inputs_from_arrays(arrays: Arrays) -> dict[str, InputFunction]:

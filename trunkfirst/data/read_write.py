@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +20,7 @@ from .gridded import Arrays, column, inputs_by_name, on_points
 from .named_arrays import (
     AnyData,
     Keys,
+    NewInputs,
     arrays_from_data,
     data_from_arrays,
     inputs_from_arrays,
@@ -29,7 +30,7 @@ from .named_arrays import (
     name_arrays,
     name_inputs,
 )
-from .operator_data import InputFunction, OperatorData, columns_of
+from .operator_data import OperatorData, columns_of
 from .sharded_data import ShardedData, is_sharded, open_shards, write_shards
 
 _FORMATS: dict[str, tuple[Callable[[Path], dict[str, np.ndarray]], Callable[[Path, Arrays], None]]] = {
@@ -124,14 +125,6 @@ def _arranged(found: Labelled, keys: Keys | None) -> tuple[dict[str, Any], dict[
     coordinates = {name: found.arrays[name] for name in found.coordinates}
     units = {f"units.{name}": np.array(unit) for name, unit in found.units.items() if name not in rest}
     return {**units, **on_points(named, coordinates, {**found.axes, **axes})}, rest
-
-
-class NewInputs(NamedTuple):
-    """Input functions for predictions, with the name of the samples' axis and what a Dataset has along it."""
-
-    functions: dict[str, InputFunction]
-    sample_axis: str = "samples"
-    sample_coordinates: Mapping[str, Any] = {}
 
 
 def read_inputs(source: Any, *, keys: Keys | None = None, names: Sequence[str] = ()) -> NewInputs:

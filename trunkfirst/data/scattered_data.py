@@ -1,4 +1,4 @@
-"""Samples of an operator that each have points of their own."""
+"""Samples of an operator that each have points of their own; and weights of samples of any kind."""
 
 import functools as ft
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from jaxtyping import Bool, Float, Int
 
 from ..errors import DataError
-from .array_checks import check_length, first_index, real_array, unique_rows
+from .array_checks import check_length, first_index, real_array, unique_rows, unit_of
 from .operator_data import AbstractData, InputsLike, OperatorData
 
 
@@ -146,3 +146,54 @@ def _checked_point_weights(weights: object, mask: np.ndarray) -> Float[np.ndarra
 
 AnyData: TypeAlias = OperatorData | ScatteredData
 """Samples in memory."""
+
+
+# -- weights of samples
+
+# Below this share of the mean square a field is zero.
+_ZERO = 1e-20
+
+
+def relative_weights(data: AnyData) -> Float[np.ndarray, " samples"]:
+    """Sample weights 1 / |u|^2 times those of the data, with mean 1: every sample counts by its relative error."""
+    weights = channel_weights(data, True)
+    assert weights is not None
+    weights = weights.mean(axis=1)
+    return weights / weights.mean()
+
+
+def channel_weights(data: AnyData, is_relative: bool) -> Float[np.ndarray, "samples channels"] | None:
+    """Weights of every sample and channel, for fields in units of the channel's mean square.
+
+    An output map leaves the raw fields in these units, but for the channel weights asked for, which stay.
+    """
+    unit = output_units(data)
+    weights = unscaled_weights(data, mean_squares(data, unit) if is_relative else None, unit)
+    return weights if weights is None or not is_relative else weights / weights.mean()
+
+
+def output_units(data: AnyData) -> Float[np.ndarray, "..."]:
+    """The units in which the outputs, those of each channel where there are several, can be squared."""
+    return unit_of(data.outputs, axis=(0, 1))
+
+
+def mean_squares(data: AnyData, unit: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """The mean square of the outputs in these units, of each channel where there are several."""
+    return np.asarray(np.nanmean((data.outputs / unit) ** 2, axis=(0, 1)))
+
+
+def unscaled_weights(
+    data: AnyData, usual: Float[np.ndarray, "..."] | None, unit: Float[np.ndarray, "..."]
+) -> Float[np.ndarray, "samples channels"] | None:
+    """The same before they are scaled to mean 1; relative if the `usual` mean squares, in units, are given."""
+    if usual is None and data.sample_weights is None:
+        return None
+    weights = np.ones(data.samples) if data.sample_weights is None else data.sample_weights
+    weights = np.repeat(weights[:, None], data.channels, axis=1)
+    if usual is None:
+        return weights
+    squares = np.nanmean((data.outputs / unit) ** 2, axis=1).reshape(data.samples, -1)
+    sizes = np.broadcast_to(usual, squares.shape)
+    # A field of zeros has no relative error; it counts like one of the usual size.
+    is_zero = squares <= _ZERO * sizes
+    return weights * np.divide(sizes, squares, out=np.ones_like(squares), where=~is_zero)

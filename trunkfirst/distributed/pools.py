@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any, TypeVar
 
-from .._version import __version__
+from .. import __version__
 from ..errors import ClusterError, MissingExtraError, TrunkfirstError
 
 Task = TypeVar("Task")

@@ -65,8 +65,8 @@ def export(
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
     >>> data = trunkfirst.OperatorData(inputs=a, points=x[:, None], outputs=a @ np.stack([np.sin(3 * x), x**2]))
-    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs="raw", weights="none")
+    >>> modes = trunkfirst.ModesTrunk(width=2)
+    >>> method = trunkfirst.TwoStep(modes, trunkfirst.Linear(), inputs="raw", weights="none")
     >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method=method).operator
     >>> made = trunkfirst.export(operator, "numpy", "model.py")  # from model import predict: needs only NumPy
     """

@@ -2,77 +2,38 @@
 
 import dataclasses as dc
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, overload, runtime_checkable
+from typing import Any, overload
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array
 
-from ..coordinates import FourierFeatures, Periodic
 from ..data.data_display import Panel, html_table, plot_panels
+from ..data.named_arrays import Dataset
 from ..data.operator_data import columns_of
 from ..data.read_write import read_inputs
 from ..encoders import (
-    AbstractEncoder,
-    Chain,
-    Elementwise,
-    Identity,
-    LinearProjection,
-    Parallel,
-    Powers,
-    Standardise,
+    Periodic,
     in_words,
 )
-from ..errors import DataError, PrecisionError, PredictOnlyError, UsageError
+from ..errors import DataError, PredictOnlyError, UsageError
 from ..intervals import intervals_from, novelty_from
-from ..outputs import Boundary, OutputMap
 from .branches import (
-    Branch,
-    ConvolutionFeatures,
-    FeatureBranch,
-    KernelBranch,
-    LayerFeatures,
     PredictOnlyBranch,
-    ProductFeatures,
-    SkipFeatures,
-    StackedBranch,
 )
-from .fourier_layers import FourierNetwork, GridBranch, GridSymmetries, Pointwise, SpectralLayer
-from .interpolants import FlatInterpolation, GridSpline, RadialInterpolation, SimplexInterpolation
-from .layers import AbstractFunctions, Modes, Perceptron, Trunk, count_parameters
-from .moving import Latent, MovingFunctions
+from .deeponet import DeepONet, Inputs, Points
+from .fourier_layers import GridBranch
+from .interpolants import GridSpline, SimplexInterpolation
+from .layers import count_parameters
 from .storage import read_operator, write_operator
 from .training_domain import TrainingDomain, checked_rows
 
-# Lists or arrays of numbers; checked in the methods, with messages that name the array and the axis.
-Inputs: TypeAlias = Any
-Points: TypeAlias = Any
-Fields: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples points channels"]
-
 # The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
 _BLOCK_NUMBERS = 2**24
-# The classes that a model file may name; "Coordinates" and "Coefficients" were their names in version 0.1.
-_NETWORKS = (Trunk, Modes, MovingFunctions, Latent, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
-_ON_GRIDS = (GridBranch, GridSymmetries, FourierNetwork, SpectralLayer, Pointwise)
-_FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
-_ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, Chain, Parallel)
-_INTERPOLATIONS = (GridSpline, SimplexInterpolation, FlatInterpolation, RadialInterpolation)
-_OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, *_INTERPOLATIONS)
-_ALL = (*_NETWORKS, *_ON_GRIDS, *_FEATURES, *_ENCODERS, *_OTHERS)
-PARTS: dict[str, type] = {part.__name__: part for part in _ALL}
-PARTS |= dict.fromkeys(("Coordinates", "Coefficients", "QuadratureProjection"), LinearProjection)
-
-
-@runtime_checkable
-class Dataset(Protocol):
-    """An xarray Dataset."""
-
-    @property
-    def data_vars(self) -> Any: ...
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -91,7 +52,7 @@ class Prediction:
     is_extrapolated: np.ndarray
 
 
-class Operator(eqx.Module):
+class Operator(DeepONet):
     """u(y) = phi(y)^T T c(f): the trunk phi, the transform T, and the branch c of the encoded input f.
 
     Several output channels share the trunk; each has its own `rank` coefficients. An `output` map leads from there
@@ -102,9 +63,8 @@ class Operator(eqx.Module):
     >>> import numpy as np
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
-    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
-    >>> inputs = trunkfirst.StandardisedInputs()
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs=inputs, weights="none")
+    >>> modes = trunkfirst.ModesTrunk(width=2)
+    >>> method = trunkfirst.TwoStep(modes, trunkfirst.Linear(), inputs="raw", weights="none")
     >>> operator = trunkfirst.fit(a, a @ np.stack([np.sin(3 * x), x**2]), x[:, None], method=method).operator
     >>> operator.predict(a[:3], np.linspace(0, 1, 200)[:, None]).shape  # any points
     (3, 200)
@@ -112,16 +72,6 @@ class Operator(eqx.Module):
     (3, 30, 1)
     """
 
-    encoder: AbstractEncoder
-    branch: Branch
-    trunk: AbstractFunctions
-    transform: Float[Array, "functions rank"] | None = None
-    """T; None is the identity."""
-    input_names: tuple[str, ...] = eqx.field(static=True, default=("input",))
-    output: OutputMap | None = None
-    """None is the identity."""
-    channels: int | None = eqx.field(static=True, default=None)
-    """The number of channels; None for fields without an axis of channels."""
     domain: TrainingDomain | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
@@ -142,59 +92,6 @@ class Operator(eqx.Module):
             raise DataError("domain.extras: arrays of prediction intervals whose sizes do not belong together")
         if not (novelty is None or (novelty.is_consistent and self.sensors in (None, len(novelty.centre)))):
             raise DataError("domain.extras: arrays for outliers whose sizes do not belong together")
-
-    def __call__(self, inputs: Inputs, points: Points) -> Fields:
-        """Output fields of `inputs` (samples, sensors) at `points` (points, coordinates), as JAX arrays.
-
-        `inputs` may be a mapping from the names of the input functions to arrays.
-        """
-        features = self.features(inputs)
-        return self.fields(self.branch(features), self.basis(points, features), points)
-
-    def features(self, inputs: Inputs) -> Float[Array, "samples features"]:
-        """f, the encoded inputs."""
-        if isinstance(inputs, Mapping):
-            self.check_names(inputs)
-            inputs = jnp.concatenate([self._array(name, inputs[name], None) for name in self.input_names], axis=1)
-        return self.encoder(self._array("inputs", inputs, self.sensors))
-
-    def coefficients(self, inputs: Inputs) -> Float[Array, "samples rank"]:
-        """c(f), the coefficients in the basis; those of several channels one after the other."""
-        return self.branch(self.features(inputs))
-
-    def fields(self, coefficients: Array, basis: Array, points: Points) -> Fields:
-        """The physical output of these coefficients, for `basis` = `self.basis(points)`.
-
-        A basis that depends on the input has an axis of samples first.
-        """
-        by_channel = coefficients.reshape(len(coefficients), self.channels or 1, -1)
-        if basis.ndim == 3:
-            raw = basis @ jnp.swapaxes(by_channel, 1, 2)
-            raw = jnp.sum(raw, axis=-1) if self.channels is None else raw  # of one channel
-        elif self.channels is None:
-            raw = coefficients @ basis.T
-        else:
-            raw = jnp.einsum("kcr,pr->kpc", by_channel, basis)
-        return raw if self.output is None else self.output(raw, self._array("points", points, None))
-
-    def basis(
-        self, points: Points, features: Float[Array, "samples features"] | None = None
-    ) -> Float[Array, "*samples points rank"]:
-        """phi(y)^T T, the basis functions at the points.
-
-        Where the trunk `depends_on_input` they are those of every input, `features` = `self.features(inputs)`.
-        """
-        functions = self.trunk.functions(self._array("points", points, self.trunk.coordinates), features)
-        return functions if self.transform is None else functions @ self.transform
-
-    def fold(self) -> "Operator":
-        """The same operator as a standard DeepONet: T moved into the branch's last layer, T W and T b."""
-        if self.transform is None:
-            return self
-        with jax.enable_x64(self.dtype == jnp.float64):
-            T = self.transform if self.channels is None else jnp.kron(jnp.eye(self.channels), self.transform)
-            branch = _with_last_layer_times(self.branch, T)
-        return dc.replace(self, branch=branch, transform=None)
 
     @overload
     def predict(
@@ -273,7 +170,7 @@ class Operator(eqx.Module):
             moves = self.trunk.depends_on_input
             basis = None if moves else eqx.filter_jit(Operator.basis)(bare, places)
             numbers = self.branch.numbers if isinstance(self.branch, GridBranch) else 0
-            blocks = _blocks(len(rows), max(len(places) * (self.channels or 1) * self._layer_width, numbers))
+            blocks = _blocks(len(rows), max(len(places) * (self.channels or 1) * self.layer_width, numbers))
             return np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
 
     def is_outside(self, points: Points) -> np.ndarray:
@@ -339,8 +236,8 @@ class Operator(eqx.Module):
         with jax.enable_x64(self.dtype == jnp.float64):
             features = bare.features(rows)
             coefficients = jnp.asarray(bare.branch(features))
-            at = bare._array("points", places, self.trunk.coordinates)
-            blocks = _blocks(len(rows), at.size * (self.channels or 1) * self._layer_width)
+            at = bare.array("points", places, self.trunk.coordinates)
+            blocks = _blocks(len(rows), at.size * (self.channels or 1) * self.layer_width)
             return np.concatenate([np.asarray(_slopes(bare, coefficients[b], features[b], at)) for b in blocks])
 
     def predict_scattered(self, inputs: Inputs, points: Points, *, extrapolate: bool = False) -> np.ndarray:
@@ -361,26 +258,6 @@ class Operator(eqx.Module):
         blocks = _blocks(len(points), points.shape[1] * self.trunk.count)
         parts = [(jnp.asarray(coefficients[b]), jnp.asarray(points[b]), features[b]) for b in blocks]
         return np.concatenate([np.asarray(_scattered(bare, *part)) for part in parts])
-
-    @property
-    def sensors(self) -> int | None:
-        """The number of values of an input; None if neither the encoder nor a foreign estimator knows it."""
-        return self.branch.inputs if self.encoder.sensors is None else self.encoder.sensors
-
-    @property
-    def rank(self) -> int:
-        """The number of basis functions."""
-        return self.trunk.count if self.transform is None else self.transform.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The precision of the weights."""
-        return self.trunk.dtype
-
-    def check_names(self, inputs: Collection[str]) -> None:
-        """Raise a `DataError` unless the input functions are those of training."""
-        if set(inputs) != set(self.input_names):
-            raise DataError(f"inputs: expected {', '.join(self.input_names)}; got {', '.join(inputs)}")
 
     def __repr__(self) -> str:
         return f"Operator({', '.join(f'{name}: {text}' for name, text in self._summary().items())})"
@@ -404,12 +281,6 @@ class Operator(eqx.Module):
             "precision": str(self.dtype),
             **known,
         }
-
-    @property
-    def _layer_width(self) -> int:
-        """Floats at a point and for a sample while a basis that depends on the input is computed."""
-        widths = [leaf.size for leaf in jax.tree.leaves(self.trunk) if leaf.ndim == 1]
-        return max(widths) if self.trunk.depends_on_input else 1
 
     def _without_domain(self) -> "Operator":
         # A domain is static for JAX: with it every operator would be compiled anew.
@@ -458,21 +329,6 @@ class Operator(eqx.Module):
             which = f"points: {count:,} of {len(is_outside):,} lie outside the training domain"
             warnings.warn(f"{which}; the operator extrapolates", UserWarning, stacklevel=3)
 
-    def _array(self, name: str, value: ArrayLike, columns: int | None) -> Array:
-        """For JAX, where values are not known yet: checks of precision and sizes alone."""
-        if self.dtype == jnp.float64 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
-            raise PrecisionError(
-                "this operator is in double precision, which JAX has switched off; "
-                'add jax.config.update("jax_enable_x64", True) at the top of your program, '
-                "or call operator.predict(inputs, points)"
-            )
-        array = jnp.asarray(value, self.dtype)
-        if array.ndim != 2:
-            raise DataError(f"{name}: expected 2 axes (one row each), got shape {array.shape}")
-        if columns is not None and array.shape[1] != columns:
-            raise DataError(f"{name}: expected {columns} columns on axis 1, as in training, got {array.shape[1]}")
-        return array
-
 
 def save(operator: Operator, folder: Path | str) -> Path:
     """Write an operator into `folder`: see `Operator.save`."""
@@ -487,16 +343,15 @@ def load(folder: Path | str) -> Operator:
     >>> import numpy as np
     >>> import trunkfirst
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
-    >>> trunk = trunkfirst.NetworkTrunk(hidden=(20,), width=6, iterations=50, starts=1)
-    >>> inputs = trunkfirst.StandardisedInputs()
-    >>> method = trunkfirst.TwoStep(trunk, trunkfirst.Linear(), inputs=inputs, weights="none")
+    >>> modes = trunkfirst.ModesTrunk(width=2)
+    >>> method = trunkfirst.TwoStep(modes, trunkfirst.Linear(), inputs="raw", weights="none")
     >>> operator = trunkfirst.fit(a, a @ np.stack([np.sin(3 * x), x**2]), x[:, None], method=method).operator
     >>> folder = operator.save("model")
     >>> again = trunkfirst.load("model")
     >>> bool((again.predict(a) == operator.predict(a)).all())
     True
     """
-    return read_operator(folder, Operator, PARTS)
+    return read_operator(folder, Operator)
 
 
 def with_training_points(operator: Operator, points: np.ndarray) -> Operator:
@@ -508,16 +363,6 @@ def _blocks(count: int, numbers: int) -> list[slice]:
     """Blocks of samples, `numbers` floats each sample."""
     size = max(1, _BLOCK_NUMBERS // numbers)
     return [slice(start, start + size) for start in range(0, count, size)]
-
-
-def _with_last_layer_times(branch: Branch, T: Array) -> Branch:
-    if isinstance(branch, FeatureBranch):
-        return FeatureBranch(branch.features, T @ branch.weight, T @ branch.bias)
-    if not isinstance(branch, Perceptron):
-        raise UsageError("only an unstacked branch with one last layer can take the transform into it")
-    *weights, W = branch.weights
-    *biases, b = branch.biases
-    return Perceptron((*weights, T @ W), (*biases, T @ b), branch.activation)
 
 
 def _expand(operator: Operator, inputs: Inputs, basis: Array | None, points: Points) -> Array:

@@ -1,7 +1,7 @@
 """An operator on disk: `model.json` describes its parts, `model.safetensors` holds the arrays, and
 `MANIFEST.sha256` the checksums of both.
 
-Loading runs no code from the file, which may name only the classes that the caller lists.
+Loading runs no code from the file, which may name only the classes in `PARTS`.
 """
 
 import dataclasses as dc
@@ -18,9 +18,34 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from ..encoders import (
+    Chain,
+    Elementwise,
+    FourierFeatures,
+    Identity,
+    LinearProjection,
+    Parallel,
+    Periodic,
+    Powers,
+    Standardise,
+)
 from ..errors import CorruptFileError, OutputNotWritableError
 from ..files.integrity import atomic_write, inside, open_file, verify_manifest, write_manifest
 from ..files.text_files import parse_json, read_json, write_json
+from ..outputs import Boundary, OutputMap
+from .branches import (
+    ConvolutionFeatures,
+    FeatureBranch,
+    KernelBranch,
+    LayerFeatures,
+    ProductFeatures,
+    SkipFeatures,
+    StackedBranch,
+)
+from .fourier_layers import FourierNetwork, GridBranch, Pointwise, SpectralLayer
+from .interpolants import FlatInterpolation, GridSpline, RadialInterpolation, SimplexInterpolation
+from .layers import Latent, Modes, MovingFunctions, Perceptron, Trunk
+from .training_domain import TrainingDomain
 
 T = TypeVar("T")
 
@@ -32,6 +57,16 @@ _LONGEST_HEADER = 2**21
 _MOST_ITEMS = 2_000
 # Fields whose arrays may hold infinity: the deviation of a constant sensor, the bound of an interval.
 _MAY_BE_INFINITE = ("deviation", "extras")
+# The classes that a model file may name; "Coordinates" and "Coefficients" were their names in version 0.1.
+_NETWORKS = (Trunk, Modes, MovingFunctions, Latent, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
+_ON_GRIDS = (GridBranch, FourierNetwork, SpectralLayer, Pointwise)
+_FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
+_ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, Chain, Parallel)
+_INTERPOLATIONS = (GridSpline, SimplexInterpolation, FlatInterpolation, RadialInterpolation)
+_OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, *_INTERPOLATIONS)
+_ALL = (*_NETWORKS, *_ON_GRIDS, *_FEATURES, *_ENCODERS, *_OTHERS)
+PARTS: dict[str, type] = {part.__name__: part for part in _ALL}
+PARTS |= dict.fromkeys(("Coordinates", "Coefficients", "QuadratureProjection"), LinearProjection)
 
 
 def write_operator(operator: Any, folder: Path | str) -> Path:
@@ -55,10 +90,10 @@ def write_operator(operator: Any, folder: Path | str) -> Path:
     return folder
 
 
-def read_operator(folder: Path | str, operator_type: type[T], parts: Mapping[str, type]) -> T:
+def read_operator(folder: Path | str, operator_type: type[T]) -> T:
     """Read an operator from a model folder or from a run folder that holds one in `model/`.
 
-    `parts` are the classes that the file may name besides `operator_type`.
+    It may name `operator_type` and the classes in `PARTS`.
     """
     folder = Path(folder)
     if not (folder / _DESCRIPTION).exists() and (folder / "model").is_dir():
@@ -71,7 +106,7 @@ def read_operator(folder: Path | str, operator_type: type[T], parts: Mapping[str
     arrays = _read_weights(inside(folder, _WEIGHTS), header.get("sha256"))
     try:
         with jax.enable_x64(True):
-            restorer = _Restorer(arrays, {**parts, operator_type.__name__: operator_type})
+            restorer = _Restorer(arrays, {**PARTS, operator_type.__name__: operator_type})
             operator = restorer.restore(header["operator"], operator_type)
             restorer.check_complete()
             _check_predictions(operator)

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 from scipy.spatial import KDTree
 
+from ..data.named_arrays import NewInputs
 from ..data.operator_data import default_coordinate_names
-from ..data.read_write import NewInputs
 from ..errors import DataError
 from ..files.xarray_files import field_dataset
 from .grids import grid_axes, is_grid

@@ -16,13 +16,12 @@ from ..data.operator_data import OperatorData
 from ..data.sharded_data import ShardFolder
 from ..distributed.pools import Lost, on_cluster, on_processes
 from ..errors import ClusterError, CorruptFileError, UnknownNameError, UsageError, ValueRangeError
-from .binary_darcy import BinaryDarcy
 from .burgers_front import BurgersFront
 from .discontinuous_conductivity import DiscontinuousConductivity
 from .meshes import Points, grid_square
 from .nonlinear_problems import MultipleInputs, NonlinearConductivity
 from .problem import AbstractExactProblem, AbstractProblem, Fields, Parameters
-from .random_conductivity import RandomConductivity
+from .random_conductivity import BinaryDarcy, RandomConductivity
 from .riemann import HIGH_RATIO, LOW_RATIO
 
 Progress: TypeAlias = Callable[[int, int], None]

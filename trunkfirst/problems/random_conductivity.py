@@ -5,8 +5,11 @@ triangles: for two-valued conductivities on 128 x 128 cells the relative error i
 with the same conductivity solved on 512 x 512 cells.
 """
 
+import abc
 import dataclasses as dc
 import functools as ft
+import math
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -29,8 +32,53 @@ _UNIT = (0.0, 1.0)
 _STIFFNESS = np.array([[4, -1, -2, -1], [-1, 4, -1, -2], [-2, -1, 4, -1], [-1, -2, -1, 4]]) / 6
 
 
+class _TwoValuedDarcy(AbstractProblem):
+    """-div(a grad u) = 1 on (0, 1)^2, u = 0 on the boundary, solved on 128 x 128 cells."""
+
+    section = "4"
+    interval = _UNIT
+    default_samples = 1250  # the usual split leaves 1,000 for training
+    shard_samples = 50
+    seconds_per_sample = 0.05
+    needs_fields = True
+
+    @property
+    def mesh(self) -> Triangulation:
+        return grid_square(_CELLS + 1, _UNIT)
+
+    def parameters(self, samples: int, *, seed: int) -> Parameters:
+        """Return one seed per sample, below 2^53 so that it is exact as a float. Fewer samples are a prefix."""
+        check_samples(samples)
+        return np.random.default_rng(seed).integers(2**53, size=(samples, 1)).astype(float)
+
+    @abc.abstractmethod
+    def medium(self, seed: int) -> Float[np.ndarray, "rows columns"]:
+        """Return a on cells that the 128 x 128 cells of the solve divide, one row for each y."""
+
+    def solve_unchecked(self, parameters: Parameters) -> tuple[Fields, PerSample]:
+        operator, load = cell_diffusion(_CELLS), np.full((_CELLS + 1) ** 2, 1 / _CELLS**2)
+        media = (self.medium(int(seed)) for seed in parameters[:, 0])
+        solved = [operator.solve(np.kron(a, np.ones((_CELLS // len(a),) * 2)).ravel(), load) for a in media]
+        return np.stack([u for u, _ in solved]), np.array([residual for _, residual in solved])
+
+
+def _data(values: np.ndarray, fields: Fields, points: Points | None, **more: Any) -> OperatorData:
+    """Data with inputs given on square cells; outputs at their centres unless there are points."""
+    cells = math.isqrt(values.shape[1])
+    sensors = np.stack([x.ravel() for x in np.meshgrid(_centres(cells), _centres(cells))], axis=1)
+    places = sensors if points is None else points
+    return OperatorData(
+        inputs={"conductivity": InputFunction(values, sensors, grid_shape=(cells, cells))},
+        points=places,
+        outputs=interpolate(fields, places, _CELLS),
+        labels={"mean_conductivity": values.mean(axis=1)},
+        output_name="pressure",
+        **more,
+    )
+
+
 @dc.dataclass(frozen=True)
-class RandomConductivity(AbstractProblem):
+class RandomConductivity(_TwoValuedDarcy):
     """-div(a grad u) = 1 on (0, 1)^2, u = 0 on the boundary; operator a -> u.
 
     a is 12 where a Gaussian field (`draw_modes`) is not negative, 3 elsewhere. Each sample has its own seed, and
@@ -47,46 +95,52 @@ class RandomConductivity(AbstractProblem):
 
     name = "random-conductivity"
     title = "Random conductivity"
-    section = "4"
     equation = "-div(a grad u) = 1, u = 0 on the boundary, a = 12 or 3 by the sign of a Gaussian field"
     parameter_names = ("seed",)
-    interval = _UNIT
-    default_samples = 1250  # the usual split leaves 1,000 for training
-    shard_samples = 50
-    seconds_per_sample = 0.05
-    needs_fields = True
 
-    @property
-    def mesh(self) -> Triangulation:
-        return grid_square(_CELLS + 1, _UNIT)
-
-    def parameters(self, samples: int, *, seed: int) -> Parameters:
-        """Return one seed per sample, below 2^53 so that it is exact as a float. Fewer samples are a prefix."""
-        check_samples(samples)
-        return np.random.default_rng(seed).integers(2**53, size=(samples, 1)).astype(float)
-
-    def solve_unchecked(self, parameters: Parameters) -> tuple[Fields, PerSample]:
-        operator, load = cell_diffusion(_CELLS), np.full((_CELLS + 1) ** 2, 1 / _CELLS**2)
-        solved = [operator.solve(conductivity(int(seed)).ravel(), load) for seed in parameters[:, 0]]
-        return np.stack([u for u, _ in solved]), np.array([residual for _, residual in solved])
+    def medium(self, seed: int) -> Float[np.ndarray, "rows columns"]:
+        return conductivity(seed)
 
     def assemble(
         self, parameters: Parameters, fields: Fields | None, points: Points | None = None
     ) -> OperatorData:
         assert fields is not None  # there is no closed form
-        coarse, shape = grid_square(_COARSE_CELLS + 1, _UNIT), (_COARSE_CELLS, _COARSE_CELLS)
-        places = coarse.points if points is None else points
-        values = np.stack([cell_means(conductivity(int(seed))).ravel() for seed in parameters[:, 0]])
-        x, y = np.meshgrid(_centres(_COARSE_CELLS), _centres(_COARSE_CELLS))
-        sensors = np.stack([x.ravel(), y.ravel()], axis=1)
-        return OperatorData(
-            inputs={"conductivity": InputFunction(values, sensors, grid_shape=shape)},
-            points=places,
-            outputs=interpolate(fields, places, _CELLS),
-            triangles=coarse.triangles if points is None else None,
-            labels={"mean_conductivity": values.mean(axis=1)},
-            output_name="pressure",
-        )
+        values = np.stack([cell_means(self.medium(int(seed))).ravel() for seed in parameters[:, 0]])
+        if points is not None:
+            return _data(values, fields, points)
+        coarse = grid_square(_COARSE_CELLS + 1, _UNIT)
+        return _data(values, fields, coarse.points, triangles=coarse.triangles)
+
+
+@dc.dataclass(frozen=True)
+class BinaryDarcy(_TwoValuedDarcy):
+    """-div(a grad u) = 1 on (0, 1)^2, u = 0 on the boundary; operator a -> u, both at the centres of the cells.
+
+    a is 12 or 3 on each of `cells` x `cells` squares, by the sign of a Gaussian field at its centre. u is the
+    bilinear finite-element solution on 128 x 128 squares, which divide the cells. Unlike in random-conductivity,
+    where the input is a mean over cells, the input determines the output.
+    """
+
+    cells: int = 32
+    """Cells in each direction: a divisor of 64, so that centres of cells are nodes of the solve."""
+
+    name = "binary-darcy"
+    title = "Binary Darcy flow"
+    equation = "-div(a grad u) = 1, u = 0 on the boundary, a = 12 or 3 on every cell of a grid"
+    parameter_names = ("seed", "cells")
+
+    def parameters(self, samples: int, *, seed: int) -> Parameters:
+        """Return one seed per sample and the number of cells. Fewer samples are a prefix."""
+        return np.insert(super().parameters(samples, seed=seed), 1, float(self.cells), axis=1)
+
+    def medium(self, seed: int) -> Float[np.ndarray, "rows columns"]:
+        return conductivity(seed, self.cells)
+
+    def assemble(
+        self, parameters: Parameters, fields: Fields | None, points: Points | None = None
+    ) -> OperatorData:
+        assert fields is not None  # there is no closed form
+        return _data(np.stack([self.medium(int(seed)).ravel() for seed in parameters[:, 0]]), fields, points)
 
 
 # ---- the Gaussian field, by its cosine expansion: a function of position, not of a grid

@@ -4,7 +4,7 @@ import dataclasses as dc
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from ..errors import SettingError, UnknownNameError, ValueRangeError
+from ..errors import SettingError, UnknownNameError, UsageError, ValueRangeError
 from ..files.text_files import read_toml
 from ..method import AbstractMethod
 from ..monolithic import Monolithic, MonolithicProjected
@@ -153,21 +153,23 @@ def problem_configs(
     outer = merge({"data": data}, {key: value for key, value in given.items() if key != "method"})
     return [
         make_config(
-            outer | {"preset": preset, "method": merge(_with_iterations(bases[name], iterations), used[name])}
+            outer
+            | {"preset": preset, "method": merge(_with_iterations(to_values(bases[name]), iterations), used[name])}
         )
         for name in names
     ]
 
 
-def _with_iterations(method: AbstractMethod, iterations: int | None) -> dict[str, Any]:
+def _with_iterations(values: dict[str, Any], iterations: int | None) -> dict[str, Any]:
     """`--iterations` for each step that a minimiser takes; exchanges of active neurons are another unit."""
-    values = to_values(method)
     if iterations is None:
         return values
-    if "iterations" in values:
-        return values | {"iterations": iterations}
-    steps = ("trunk", "branch") if values["branch"]["kind"] != "active-neurons" else ("trunk",)
-    return values | {step: values[step] | {"iterations": iterations} for step in steps}
+    has_iterations = "iterations" in values and values.get("kind") != "active-neurons"
+    changed = {
+        key: _with_iterations(value, iterations) if isinstance(value, dict) else value
+        for key, value in values.items()
+    }
+    return changed | ({"iterations": iterations} if has_iterations else {})
 
 
 def _usable(base: AbstractMethod, wanted: dict[str, Any], *, alone: bool) -> dict[str, Any]:
@@ -206,3 +208,57 @@ def leaves(values: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[t
         is_section = isinstance(value, dict) and value
         found += leaves(value, (*prefix, name)) if is_section else [((*prefix, name), value)]
     return found
+
+
+# -- from the options of the command line
+
+
+def resolve(
+    target: str,
+    *,
+    methods: list[str] | None,
+    preset: str | None,
+    seed: int | None,
+    samples: int | None,
+    iterations: int | None,
+    settings: list[str],
+) -> list[RunConfig]:
+    """Return one configuration per method for a problem or a configuration file.
+
+    In increasing priority: defaults, preset, configuration file, options, `--set`.
+    """
+    given: dict[str, Any] = {"problem": target}
+    if target.endswith(".toml"):
+        if not Path(target).is_file():
+            raise UsageError(f"there is no configuration file {target}")
+        given = nested(read_toml(target))
+    for key, value in (("seed", seed), ("data.samples", samples)):
+        if value is not None:
+            put(given, key.split("."), value)
+    if "method" in given:
+        given["method"] = _with_iterations(given["method"], iterations)
+    return problem_configs(
+        merge(given, parse_settings(settings)), methods=methods, preset=preset, iterations=iterations
+    )
+
+
+def fit_values(
+    data: Path | None,
+    config: Path | None,
+    *,
+    minutes: float,
+    test_share: float | None,
+    seed: int | None,
+    settings: list[str],
+    keys: dict[str, str],
+) -> dict[str, Any]:
+    """Return the settings of a fit: those of the file `config`, then the options, then `--set`."""
+    options = {"file": None if data is None else str(data), "test_share": test_share, "keys": keys or None}
+    given: dict[str, Any] = {"data": {name: value for name, value in options.items() if value is not None}}
+    given |= {} if seed is None else {"seed": seed}
+    usual = {"minutes": minutes, "intervals": True, "preset": "own-data"}
+    values = merge(usual, nested({} if config is None else read_toml(config)))
+    values = merge(merge(values, given), parse_settings(settings))
+    if values.get("data", {}).get("file") is None:
+        raise SettingError("no data: give --data FILE, or data.file in the configuration")
+    return values

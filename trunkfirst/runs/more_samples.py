@@ -9,7 +9,6 @@ import numpy as np
 
 from ..auto import choose
 from ..clock import Clock
-from ..data.operator_data import Split
 from ..data.scattered_data import AnyData, ScatteredData
 from ..data.sharded_data import ShardedData
 from ..distributed.mesh import use_devices
@@ -19,7 +18,7 @@ from ..fields import TrunkResult
 from ..files.text_files import read_json
 from ..networks.operator import Operator, load
 from ..progress import Reporter, Silent
-from ..run_data import DataSettings, RunData, read_samples, split_data
+from ..run_data import DataSettings, RunData, Split, read_samples, split_data
 from ..settings import merge
 from ..trunks import reuse_trunk
 from ..two_step import TwoStep

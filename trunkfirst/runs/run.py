@@ -12,7 +12,7 @@ from ..data.operator_data import OperatorData
 from ..data.read_write import write_data
 from ..data.scattered_data import AnyData
 from ..distributed.mesh import use_devices
-from ..evaluation import evaluate
+from ..evaluation import evaluate, evaluation_arrays
 from ..fields import TrunkResult
 from ..files.integrity import write_manifest
 from ..files.npz import write_npz
@@ -30,7 +30,6 @@ from ..training_summary import write_summary
 from ..two_step import TwoStep
 from .config import RunConfig, config_values, with_whole_path
 from .directory import check_same_data, environment, run_directory
-from .evaluation_arrays import evaluation_arrays
 
 
 @dc.dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from ..networks.operator import load
 from ..problems.generate import get_problem, make_data
 from ..progress import Reporter, Silent
 from ..regressors.ridge import Kernel
-from ..theory.estimates import fill_distances, generalisation_errors, operator_lipschitz
+from ..theory.assumptions import fill_distances, generalisation_errors, operator_lipschitz
 from ..theory.known_rates import KnownRates, known_rates_ladders, known_rates_together
 from ..theory.optimal_sensors import christoffel, excess_ladder, uniform_sensors
 from ..theory.rates import (

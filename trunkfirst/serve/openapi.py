@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, create_model
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from .._version import __version__
+from .. import __version__
 from .predictor import LEVEL, Shapes
 from .requests import JSON, NPZ, OUTSIDE, Limits
 

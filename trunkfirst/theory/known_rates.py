@@ -11,7 +11,7 @@ from numpy.polynomial import legendre
 from scipy.interpolate import RegularGridInterpolator
 
 from ..errors import ValueRangeError
-from .estimates import fill_distances, generalisation_errors, sensor_gaps
+from .assumptions import fill_distances, generalisation_errors, sensor_gaps
 from .optimal_sensors import christoffel, excess_ladder, uniform_sensors
 from .rates import Constants, Observed, RateLadder, Rates, bound_terms, n_term_decay, truncate
 
@@ -156,19 +156,13 @@ def _midpoints(cells: int) -> Float[np.ndarray, " cells"]:
 # -- the rates observed
 
 
-def known_rates_ladders(
-    known: KnownRates, claimed: Rates | None = None, *, seed: int = 0
-) -> tuple[RateLadder, ...]:
-    """Ladders of N, K, m_x and m_y, each with the others exact or large enough not to matter.
-
-    The slopes are compared with the `claimed` rates (default: the operator's own).
-    """
-    rates = claimed or known.rates
+def known_rates_ladders(known: KnownRates, *, seed: int = 0) -> tuple[RateLadder, ...]:
+    """Ladders of N, K, m_x and m_y, each with the others exact or large enough not to matter."""
     p = known.sample(_TEST_INPUTS, seed=seed)
     return (
-        _width_ladder(known, p, rates),
-        *_sample_ladders(known, p, rates),
-        *_sensor_ladders(known, p, rates),
+        _width_ladder(known, p),
+        *_sample_ladders(known, p),
+        *_sensor_ladders(known, p),
         _point_ladder(known, seed),
     )
 
@@ -206,14 +200,14 @@ def _mean_square(known: KnownRates, *, width: int, cells: int, sensors: int, poi
     return float(np.mean(errors))
 
 
-def _width_ladder(known: KnownRates, p: Parameters, rates: Rates) -> RateLadder:
+def _width_ladder(known: KnownRates, p: Parameters) -> RateLadder:
     outputs = known.outputs(known.coefficients(p))
     widths = np.asarray(_WIDTHS)
     largest = n_term_decay(outputs, known.functions(_WIDTHS[-1])).largest[widths]
-    return RateLadder("N", "best N-term error, largest over inputs", widths, largest, -rates.width)
+    return RateLadder("N", "best N-term error, largest over inputs", widths, largest, -known.rates.width)
 
 
-def _sample_ladders(known: KnownRates, p: Parameters, rates: Rates) -> tuple[RateLadder, ...]:
+def _sample_ladders(known: KnownRates, p: Parameters) -> tuple[RateLadder, ...]:
     exact = known.coefficients(p, _COEFFICIENT_WIDTH + 1)
     others = known.exact(known.sample(10 * len(p), seed=1))
 
@@ -231,7 +225,7 @@ def _sample_ladders(known: KnownRates, p: Parameters, rates: Rates) -> tuple[Rat
         interpolant = RegularGridInterpolator(axes, table, bounds_error=False, fill_value=None)  # pyright: ignore[reportArgumentType]
         return _rms(interpolant(p) - exact)
 
-    samples, s = np.asarray(_CELLS) ** known.dimension, -rates.samples
+    samples, s = np.asarray(_CELLS) ** known.dimension, -known.rates.samples
     distances, near, line = (np.asarray([error(n) for n in _CELLS]) for error in (fill_distance, nearest, linear))
     how = "error of the coefficients, "
     return (
@@ -241,7 +235,7 @@ def _sample_ladders(known: KnownRates, p: Parameters, rates: Rates) -> tuple[Rat
     )
 
 
-def _sensor_ladders(known: KnownRates, p: Parameters, rates: Rates) -> tuple[RateLadder, ...]:
+def _sensor_ladders(known: KnownRates, p: Parameters) -> tuple[RateLadder, ...]:
     counts = np.asarray(_SENSORS)
     coarse = [(known.at_sensors(p, m), trapezoidal_weights(m)) for m in _SENSORS]
     gaps = sensor_gaps(known.exact(p), coarse).errors
@@ -250,8 +244,8 @@ def _sensor_ladders(known: KnownRates, p: Parameters, rates: Rates) -> tuple[Rat
     distance = "excess of the distance that sensors see, largest over pairs"
     branch = "error of the coefficients, an exact branch on m_x sensors"
     return (
-        RateLadder("m_x", distance, counts, gaps, -rates.sensors),
-        RateLadder("m_x", branch, counts, seen, -rates.sensors),
+        RateLadder("m_x", distance, counts, gaps, -known.rates.sensors),
+        RateLadder("m_x", branch, counts, seen, -known.rates.sensors),
     )
 
 

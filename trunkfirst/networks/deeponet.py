@@ -1,0 +1,147 @@
+"""A DeepONet: trunk, transform and branch with what encodes their inputs, as pure functions for JAX."""
+
+import dataclasses as dc
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from ..encoders import AbstractEncoder
+from ..errors import DataError, PrecisionError, UsageError
+from ..outputs import OutputMap
+from .branches import Branch, FeatureBranch
+from .layers import AbstractFunctions, Perceptron
+
+_Network = TypeVar("_Network", bound="DeepONet")
+
+# Lists or arrays of numbers; checked in the methods, with messages that name the array and the axis.
+Inputs: TypeAlias = Any
+Points: TypeAlias = Any
+Fields: TypeAlias = Float[Array, "samples points"] | Float[Array, "samples points channels"]
+
+
+class DeepONet(eqx.Module):
+    """u(y) = phi(y)^T T c(f): the trunk phi, the transform T, and the branch c of the encoded input f.
+
+    Several output channels share the trunk; each has its own `rank` coefficients. An `output` map leads from there
+    to the physical output.
+    """
+
+    encoder: AbstractEncoder
+    branch: Branch
+    trunk: AbstractFunctions
+    transform: Float[Array, "functions rank"] | None = None
+    """T; None is the identity."""
+    input_names: tuple[str, ...] = eqx.field(static=True, default=("input",))
+    output: OutputMap | None = None
+    """None is the identity."""
+    channels: int | None = eqx.field(static=True, default=None)
+    """The number of channels; None for fields without an axis of channels."""
+
+    def __call__(self, inputs: Inputs, points: Points) -> Fields:
+        """Output fields of `inputs` (samples, sensors) at `points` (points, coordinates), as JAX arrays.
+
+        `inputs` may be a mapping from the names of the input functions to arrays.
+        """
+        features = self.features(inputs)
+        return self.fields(self.branch(features), self.basis(points, features), points)
+
+    def features(self, inputs: Inputs) -> Float[Array, "samples features"]:
+        """f, the encoded inputs."""
+        if isinstance(inputs, Mapping):
+            self.check_names(inputs)
+            inputs = jnp.concatenate([self.array(name, inputs[name], None) for name in self.input_names], axis=1)
+        return self.encoder(self.array("inputs", inputs, self.sensors))
+
+    def coefficients(self, inputs: Inputs) -> Float[Array, "samples rank"]:
+        """c(f), the coefficients in the basis; those of several channels one after the other."""
+        return self.branch(self.features(inputs))
+
+    def fields(self, coefficients: Array, basis: Array, points: Points) -> Fields:
+        """The physical output of these coefficients, for `basis` = `self.basis(points)`.
+
+        A basis that depends on the input has an axis of samples first.
+        """
+        by_channel = coefficients.reshape(len(coefficients), self.channels or 1, -1)
+        if basis.ndim == 3:
+            raw = basis @ jnp.swapaxes(by_channel, 1, 2)
+            raw = jnp.sum(raw, axis=-1) if self.channels is None else raw  # of one channel
+        elif self.channels is None:
+            raw = coefficients @ basis.T
+        else:
+            raw = jnp.einsum("kcr,pr->kpc", by_channel, basis)
+        return raw if self.output is None else self.output(raw, self.array("points", points, None))
+
+    def basis(
+        self, points: Points, features: Float[Array, "samples features"] | None = None
+    ) -> Float[Array, "*samples points rank"]:
+        """phi(y)^T T, the basis functions at the points.
+
+        Where the trunk `depends_on_input` they are those of every input, `features` = `self.features(inputs)`.
+        """
+        functions = self.trunk.functions(self.array("points", points, self.trunk.coordinates), features)
+        return functions if self.transform is None else functions @ self.transform
+
+    def fold(self: _Network) -> _Network:
+        """The same operator as a standard DeepONet: T moved into the branch's last layer, T W and T b."""
+        if self.transform is None:
+            return self
+        with jax.enable_x64(self.dtype == jnp.float64):
+            T = self.transform if self.channels is None else jnp.kron(jnp.eye(self.channels), self.transform)
+            branch = _with_last_layer_times(self.branch, T)
+        return dc.replace(self, branch=branch, transform=None)
+
+    @property
+    def sensors(self) -> int | None:
+        """The number of values of an input; None if neither the encoder nor a foreign estimator knows it."""
+        return self.branch.inputs if self.encoder.sensors is None else self.encoder.sensors
+
+    @property
+    def rank(self) -> int:
+        """The number of basis functions."""
+        return self.trunk.count if self.transform is None else self.transform.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The precision of the weights."""
+        return self.trunk.dtype
+
+    def check_names(self, inputs: Collection[str]) -> None:
+        """Raise a `DataError` unless the input functions are those of training."""
+        if set(inputs) != set(self.input_names):
+            raise DataError(f"inputs: expected {', '.join(self.input_names)}; got {', '.join(inputs)}")
+
+    @property
+    def layer_width(self) -> int:
+        """Floats at a point and for a sample while a basis that depends on the input is computed."""
+        widths = [leaf.size for leaf in jax.tree.leaves(self.trunk) if leaf.ndim == 1]
+        return max(widths) if self.trunk.depends_on_input else 1
+
+    def array(self, name: str, value: ArrayLike, columns: int | None) -> Array:
+        """For JAX, where values are not known yet: checks of precision and sizes alone."""
+        if self.dtype == jnp.float64 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+            raise PrecisionError(
+                "this operator is in double precision, which JAX has switched off; "
+                'add jax.config.update("jax_enable_x64", True) at the top of your program, '
+                "or call operator.predict(inputs, points)"
+            )
+        array = jnp.asarray(value, self.dtype)
+        if array.ndim != 2:
+            raise DataError(f"{name}: expected 2 axes (one row each), got shape {array.shape}")
+        if columns is not None and array.shape[1] != columns:
+            raise DataError(f"{name}: expected {columns} columns on axis 1, as in training, got {array.shape[1]}")
+        return array
+
+
+def _with_last_layer_times(branch: Branch, T: Array) -> Branch:
+    if isinstance(branch, FeatureBranch):
+        return FeatureBranch(branch.features, T @ branch.weight, T @ branch.bias)
+    if not isinstance(branch, Perceptron):
+        raise UsageError("only an unstacked branch with one last layer can take the transform into it")
+    *weights, W = branch.weights
+    *biases, b = branch.biases
+    return Perceptron((*weights, T @ W), (*biases, T @ b), branch.activation)
