@@ -156,16 +156,21 @@ class Search:
         if error <= _ACCURATE:
             self._reporter.say(f"{best} is at {error:.1e}, below what networks reach: done")
             return True
-        if isinstance(self._board.tried[best].branch, Kernel) and self._measured:
-            with_them = _remembered("noise", lambda: self._trials.training_error(self._board.tried[best]))
-            if with_them >= _NOISE * error:
-                beyond = "" if isinstance(self._trials, Folds) else ", or beyond the trunk"
-                self._reporter.say(
-                    f"{best} has the same error on samples that it was fitted to ({with_them:.1e}): what is left "
-                    f"is noise of the outputs, or not in the inputs{beyond}: done"
-                )
-                return True
-        return False
+        return isinstance(self._trials, Folds) and self._is_noise("done")
+
+    def _is_noise(self, conclusion: str) -> bool:
+        """Whether a kernel does not predict the samples better that it was fitted to, which is then said."""
+        best = self._board.best()
+        if not isinstance(self._board.tried[best].branch, Kernel) or not self._measured:
+            return False
+        with_them = _remembered("noise", lambda: self._trials.training_error(self._board.tried[best]))
+        if with_them < _NOISE * self._board.mean(best):
+            return False
+        self._reporter.say(
+            f"{best} has the same error on samples that it was fitted to ({with_them:.1e}): what is left "
+            f"is noise of the outputs, or not in the inputs: {conclusion}"
+        )
+        return True
 
     def _moving_trunk(self) -> None:
         """Functions that move with the input, where the errors of fixed ones fall like a power of their number."""
@@ -206,6 +211,8 @@ class Search:
         """Networks, with the encoders that were best for kernels; then other decays and special branches."""
         assert isinstance(self._branch, AutoBranch)
         if not self._clock.allows("networks", _MIN_SECONDS):
+            return
+        if not isinstance(self._trials, Folds) and self._is_noise("another branch would not help"):
             return
         network = self._within_time(self._branch)
         encoders = self._board.ranked("kernel, ")[:_BEST_ENCODERS] or [StandardisedInputs()]
