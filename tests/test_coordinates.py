@@ -10,6 +10,9 @@ import pytest
 from helpers import has_same_bits, make_network, waves
 from own_problems import DOUBLE, fit_branch, known_trunk, saved_and_loaded
 
+import trunkfirst
+from trunkfirst import search
+from trunkfirst.coordinates import coordinate_candidates, periods_on_grid, waves_on_grid
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encoders import Chain, FourierFeatures, Identity, Parallel, Periodic, Standardise, in_precision
 from trunkfirst.errors import DataError, SettingError
@@ -256,3 +259,76 @@ def test_named_inputs_are_put_in_order_when_judging():
     operator = Operator(Identity(), make_network(5, 6, 5), Trunk(make_network(2, 6, 4)), None, ("a", "f"))
     swapped = OperatorData(dict(reversed(list(data.inputs.items()))), data.points, data.outputs)
     assert np.array_equal(evaluate(operator, swapped).predictions, evaluate(operator, data).predictions)
+
+
+# -- periods and waves that are found in the outputs
+
+
+def travelling(x: np.ndarray, samples: int = 20, *, waves: int = 1, slope: float = 0.0) -> OperatorData:
+    """A wave and its second harmonic at random phases, periodic with period 2 unless a line is added."""
+    a, b = np.random.default_rng(0).uniform(0, 2 * np.pi, (2, samples, 1))
+    t = np.linspace(0, 1, 9)
+    angle = np.pi * waves * x[:, None] - t
+    fields = np.sin(angle + a[..., None]) + np.cos(2 * angle + b[..., None]) + slope * x[:, None]
+    points = np.stack(np.meshgrid(x, t, indexing="ij"), axis=-1).reshape(-1, 2)
+    return OperatorData(np.hstack([a, b]), points, fields.reshape(samples, -1), coordinate_names=("x", "t"))
+
+
+WHOLE, OPEN = np.linspace(-1, 1, 41), np.linspace(-1, 1, 40, endpoint=False)
+
+
+@pytest.mark.parametrize("x", [WHOLE, OPEN], ids=["both ends", "one end"])
+def test_a_period_is_found(x: np.ndarray):
+    assert periods_on_grid(travelling(x)) == pytest.approx({"x": 2.0})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        travelling(WHOLE, slope=0.2),  # values differ at the ends
+        travelling(np.linspace(0, 1, 41), waves=1),  # half a period
+        travelling(np.sort(np.append(WHOLE, 0.012))),  # not evenly spaced
+        OperatorData(
+            np.ones((3, 1)), WHOLE[:, None], np.ones((3, 1)) * np.cos(np.pi * WHOLE / 2)
+        ),  # slopes differ
+        OperatorData(np.ones((3, 1)), WHOLE[:, None], np.ones((3, 41))),  # nothing to see
+    ],
+    ids=["a line", "half a period", "uneven", "slopes", "constant"],
+)
+def test_what_does_not_repeat_has_no_period(data: OperatorData):
+    assert periods_on_grid(data) == {}
+
+
+def test_one_sample_that_does_not_repeat_is_enough():
+    data = travelling(WHOLE)
+    outputs = data.outputs.copy()
+    outputs[7] += data.points[:, 0]
+    assert periods_on_grid(dc.replace(data, outputs=outputs)) == {}
+
+
+@pytest.mark.parametrize("waves", [1, 6])
+def test_waves_are_counted(waves: int):
+    """The second harmonic has twice as many; over a length of 2 a wave number of 1 is one wave."""
+    assert waves_on_grid(travelling(np.linspace(-1, 1, 160), waves=waves)) == pytest.approx(2 * waves, abs=1)
+
+
+def test_candidates_are_what_is_found_and_not_given():
+    data = travelling(np.linspace(-1, 1, 161), waves=6)
+    found = coordinate_candidates(Coordinates(), data)
+    assert list(found) == ["periodic in x", "32 waves"]
+    assert all(isinstance(dc.replace(Coordinates(), **changes), Coordinates) for changes in found.values())
+    assert list(coordinate_candidates(Coordinates(periods={"t": 1.0}, fourier=4), data)) == []
+    scattered = dc.replace(data, points=data.points + 1e-3 * np.random.default_rng(0).random(data.points.shape))
+    assert coordinate_candidates(Coordinates(), scattered) == {}
+
+
+def test_a_network_trunk_is_made_periodic_where_that_pays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search, "_MIN_SECONDS", np.inf)  # no networks as branch
+    monkeypatch.setattr(search, "anisotropic_encodings", lambda *_: [])
+    trunk = NetworkTrunk(hidden=(10,), width=6, iterations=60, starts=1)
+    result = trunkfirst.fit(travelling(OPEN[::2], 60), method=TwoStep(trunk), minutes=60.0, intervals=False)
+    assert result.chosen.choice is not None
+    tried = [name for name in result.chosen.choice.errors if "periodic in x" in name]
+    assert tried
+    assert result.method.coordinates.periods == pytest.approx({"x": 2.0})
+    assert result.operator.periods[0] == pytest.approx(2.0)

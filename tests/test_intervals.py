@@ -100,7 +100,8 @@ def test_the_quantile_covers_as_promised(level: float):
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_promise_holds_on_new_samples(result: FitResult, intervals: Intervals, level: float, kind: str):
     new = surprising(NEW, 1)
-    found = intervals.coverage(result.operator.predict(new.flat_inputs, new.points), new.outputs)[f"{level:g}"]
+    predicted = HeldOut(new, result.operator.predict(new.flat_inputs, new.points))
+    found = intervals.coverage(predicted)[f"{level:g}"]
     assert abs(found[kind] - level) < binomial(level, SAMPLES, NEW)
 
 
@@ -138,7 +139,7 @@ def test_every_channel_has_its_widths():
 def test_bounds_are_quantiles_of_predictions_that_were_held_out():
     rng = np.random.default_rng(2)
     u, missed = 1 + rng.random((99, 4, 2)), rng.normal(size=(99, 4, 2))
-    found = conformal_intervals(np.arange(4.0)[:, None], HeldOut(u, u + missed))
+    found = conformal_intervals(HeldOut(OperatorData(np.ones((99, 1)), np.arange(4.0)[:, None], u), u + missed))
     np.testing.assert_array_equal(found.pointwise[1], np.sort(np.abs((u + missed) - u), axis=0)[89])
     relative = np.sqrt(np.sum(missed**2, axis=(1, 2)) / np.sum((u + missed) ** 2, axis=(1, 2)))
     assert found.field[1] == pytest.approx(np.sort(relative)[89])

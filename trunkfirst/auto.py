@@ -34,6 +34,8 @@ _FEWEST = 3
 _LEAVE_ONE_OUT = 10
 # From this number on a tenth that is left out is enough where nothing is measured.
 _ONE_SPLIT, _TENTH = 500, 10
+# Samples left out of which one half gives intervals at 0.9.
+_ENOUGH = 20
 
 
 def is_open(method: AbstractMethod) -> bool:
@@ -52,12 +54,14 @@ def choose(
     clock: Clock | None = None,
     reporter: Reporter | None = None,
     measured: bool = True,
+    intervals: bool = False,
     on_better: Callable[[Chosen], None] | None = None,
 ) -> Chosen:
     """The method with sizes, iterations and choices filled in; test samples are never looked at.
 
     With `measured` the error of the whole operator decides and is reported. Otherwise principal modes stand in for
-    a trunk that is a network, and no error is reported. `on_better` is called with every operator to save.
+    a trunk that is a network, and no error is reported. A given method whose trunk is trained is measured only for
+    `intervals`, which need another training. `on_better` is called with every operator to save.
     """
     samples, reporter, clock = data.train, reporter or Silent(), clock or Clock()
     if samples.samples < _FEWEST:
@@ -71,9 +75,9 @@ def choose(
     measured = measured and isinstance(method, TwoStep)
     if not (measured or is_open(method)):
         return Chosen(method)
-    trials = _trials(method, data, seed=seed, reporter=reporter, measured=measured)
-    if trials is None:
+    if isinstance(method, TwoStep) and not (isinstance(method.trunk, ModesTrunk) or intervals or is_open(method)):
         return Chosen(method)
+    trials = _trials(method, data, seed=seed, reporter=reporter, measured=measured)
     search = Search(
         method, trials, clock, reporter, measured=measured, is_trunk_open=is_trunk_open, on_better=on_better
     )
@@ -87,24 +91,26 @@ def _with_trunk(method: AbstractMethod, data: AnyData) -> AbstractMethod:
     return method
 
 
-def _trials(
-    method: AbstractMethod, data: RunData, *, seed: int, reporter: Reporter, measured: bool
-) -> Trials | None:
-    """What candidates are compared on; None where a given method would have to be trained once more for that."""
+def _trials(method: AbstractMethod, data: RunData, *, seed: int, reporter: Reporter, measured: bool) -> Trials:
+    """What candidates are compared on."""
     samples = data.train
     rng = np.random.default_rng(data.split_seed)
+    if samples.samples > MAX_SAMPLES:
+        reporter.say(f"comparing on {MAX_SAMPLES:,} random samples of {samples.samples:,}")
+        samples = samples.take(np.sort(rng.permutation(samples.samples)[:MAX_SAMPLES]))
+    order = rng.permutation(samples.samples)
     has_network = isinstance(method, TwoStep) and not isinstance(method.trunk, ModesTrunk)
     if isinstance(samples, OperatorData) and not (has_network and measured):
-        if samples.samples > MAX_SAMPLES:
-            reporter.say(f"comparing on {MAX_SAMPLES:,} random samples of {samples.samples:,}")
-            samples = samples.take(np.sort(rng.permutation(samples.samples)[:MAX_SAMPLES]))
-        return Folds(samples, method.output, _parts(rng.permutation(samples.samples), measured), seed=seed)
+        return Folds(samples, method.output, _parts(order, measured), seed=seed)
     if not isinstance(method, TwoStep):
         raise SettingError("samples at points of their own need the two-step method")
-    if not is_open(method):
-        return None
-    part = np.sort(rng.permutation(samples.samples)[: max(samples.samples // FOLDS, 1)])
-    return TrainedTrunk(samples, method, part, seed=seed, on_step=reporter.on_step)
+    parts = [np.sort(order[: _left_out(len(order))])] if has_network else _parts(order, measured)
+    return TrainedTrunk(samples, method, parts, seed=seed, on_step=reporter.on_step)
+
+
+def _left_out(samples: int) -> int:
+    """A fifth, more if half of it would be too few samples for intervals, but at most a third."""
+    return max(samples // FOLDS, min(samples // 3, _ENOUGH), 1)
 
 
 def _parts(order: np.ndarray, measured: bool) -> list[np.ndarray]:

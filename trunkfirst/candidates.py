@@ -5,7 +5,15 @@ from collections.abc import Sequence
 
 from .data.operator_data import InputFunction, OperatorData
 from .data.scattered_data import AnyData
-from .inputs import AbstractInputs, PerInput, PowerInputs, PredictiveInputs, PrincipalInputs, StandardisedInputs
+from .inputs import (
+    AbstractInputs,
+    Coordinates,
+    PerInput,
+    PowerInputs,
+    PredictiveInputs,
+    PrincipalInputs,
+    StandardisedInputs,
+)
 from .records import CandidateSettings
 from .regressors.active_neurons import ActiveNeurons
 from .regressors.base import AbstractRegressor
@@ -29,9 +37,11 @@ class Candidate:
     branch: AbstractRegressor
     weights: str = "relative"
     trunk: AbstractTrunk | None = None
-    """A trunk that is trained, instead of principal modes."""
+    """Another trunk than that of the comparison."""
     modes: int | None = None
     """The number of modes; None for all."""
+    coordinates: Coordinates | None = None
+    """How this trunk sees the points; as the method says if left out."""
 
     @property
     def is_closed_form(self) -> bool:

@@ -16,7 +16,8 @@ class Comparison:
     """Compares candidates by name.
 
     A candidate is complete if every sample was left out once. What is trained by iterations is not: it was
-    measured on the first part alone. One half of that part chooses among such candidates, the other measures.
+    measured on the first part alone. One half of that part chooses among such candidates, the other measures; if
+    there was nothing to choose, all of it.
 
     Args:
         parts: Rows that were left out, one array for each fold.
@@ -30,7 +31,7 @@ class Comparison:
     ) -> None:
         self._parts, self._measured, self._tolerance = parts, measured, tolerance
         self.errors: dict[str, Errors] = {}
-        self.first, self.second = _halves(parts[0], samples, measured)
+        self.first, self._second = _halves(parts[0], samples, measured)
 
     def mean(self, name: str, rows: Mask | None = None) -> float:
         """The mean error of a candidate on the rows that choose."""
@@ -62,13 +63,17 @@ class Comparison:
         least = min((error for error in errors.values() if np.isfinite(error)), default=np.inf)
         return next((name for name in names if errors[name] <= self._tolerance * least), names[0])
 
+    def measuring(self, names: Sequence[str]) -> Mask:
+        """The samples of the first part that did not choose among `names`."""
+        return self._second if len(names) > 1 else self.first | self._second
+
     def validation_error(self, name: str, names: Sequence[str]) -> float:
         """The error of the choice `name` among `names` on samples that did not choose.
 
         For complete candidates the samples of every part are predicted by what the other parts would choose.
         """
         if not self.is_complete(name):
-            return self.mean(name, self.second)
+            return self.mean(name, self.measuring(names))
         complete = [each for each in names if self.is_complete(each)]
         found = np.empty(len(self.first))
         for rows in self._parts:

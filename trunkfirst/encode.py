@@ -111,7 +111,7 @@ def encode(data: AnyData, method: Encodings, dtype: np.dtype) -> EncodedData:
 
 def with_periods(fields: AbstractFields, coordinates: Coordinates, data: AnyData) -> AbstractFields:
     """The fields with the periods of their coordinates."""
-    if not isinstance(fields, Fields) or fields.mesh is None or not coordinates.periods:
+    if not isinstance(fields, Fields | ScatteredFields) or fields.mesh is None or not coordinates.periods:
         return fields
     periods = coordinates.all_periods(data.coordinate_names)
     return dc.replace(fields, mesh=dc.replace(fields.mesh, periods=periods))
@@ -168,7 +168,13 @@ def make_fields(
     values = mask if data.point_weights is None else data.point_weights * data.counts[:, None]
     scattered = np.where(factor > 0, values * factor**2, 0.0)
     return ScatteredFields(
-        _encode_points(coordinates, points), places, _rows(_zeros_outside(raw, mask)), scattered, weights, channels
+        _encode_points(coordinates, points),
+        places,
+        _rows(_zeros_outside(raw, mask)),
+        scattered,
+        weights,
+        channels,
+        Mesh(points),
     )
 
 

@@ -87,6 +87,7 @@ class AbstractFields(abc.ABC):
     outputs: np.ndarray
     sample_weights: Float[np.ndarray, " rows"] | None
     channels: int | None
+    mesh: Mesh | None
 
     @property
     def rows(self) -> int:
@@ -116,6 +117,14 @@ class AbstractFields(abc.ABC):
     @abc.abstractmethod
     def only(self, channel: int) -> "AbstractFields":
         """The rows of one channel."""
+
+    @abc.abstractmethod
+    def at_common_points(self) -> "Fields":
+        """The same fields, all at the same points."""
+
+    def points_of(self, trunk: AbstractFunctions) -> Float[np.ndarray, "points _"]:
+        """The points as the trunk takes them: modes are functions of the physical coordinates."""
+        return self.mesh.points if isinstance(trunk, Modes) and self.mesh is not None else self.points
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -161,7 +170,7 @@ class Fields(AbstractFields):
         )
 
     def solve(self, trunk: AbstractFunctions, ridge: float) -> Float[np.ndarray, "rows functions"]:
-        dtype, points = trunk.dtype, self._points_of(trunk)
+        dtype, points = trunk.dtype, self.points_of(trunk)
         roots = np.sqrt(mean_one(self.point_weights, len(points)))
 
         def rows(block: slice) -> tuple[Array, Array]:
@@ -191,7 +200,7 @@ class Fields(AbstractFields):
             parts = zip(A.reshape(*shape, A.shape[1]), self.outputs.reshape(*shape, len(self.points)), strict=True)
             each = zip(parts, self.functions_by_sample(trunk), strict=True)
             return float(np.mean([np.mean(np.abs(a @ Phi.T - u) ** p) for (a, u), Phi in each]))
-        return plain_loss(A, trunk_values(trunk, self._points_of(trunk), A.dtype), self.outputs, p=p)
+        return plain_loss(A, trunk_values(trunk, self.points_of(trunk), A.dtype), self.outputs, p=p)
 
     def basis(self, step1: TrunkResult, orthonormalise: AbstractOrthonormaliser | None) -> Basis:
         """Targets (R A)^T, or where A is the least-squares solution the same as (Q^T U)^T; without QR A^T."""
@@ -202,7 +211,7 @@ class Fields(AbstractFields):
             return Basis(step1.coefficients, None, 1.0, None)
         if step1.trunk.depends_on_input:
             return self._basis_of_all(step1, orthonormalise)
-        features = trunk_values(step1.trunk, self._points_of(step1.trunk), step1.coefficients.dtype)
+        features = trunk_values(step1.trunk, self.points_of(step1.trunk), step1.coefficients.dtype)
         found = orthonormalise(features, point_weights=self.point_weights, targets=self.outputs)
         if step1.is_projected:
             targets = found.coefficients(self.outputs, point_weights=self.point_weights)
@@ -220,10 +229,6 @@ class Fields(AbstractFields):
         length = found.squared_length / (1 if orthonormalise.unit_columns else len(some))
         return Basis(step1.coefficients @ found.coordinates.T, found.transform, length, found.condition)
 
-    def _points_of(self, trunk: AbstractFunctions) -> Float[np.ndarray, "points _"]:
-        """The points as the trunk takes them: modes are functions of the physical coordinates."""
-        return self.mesh.points if isinstance(trunk, Modes) and self.mesh is not None else self.points
-
     def limits(self, trunk: AbstractFunctions, p: float) -> dict[str, Any]:
         """Two bounds for p = 1, one for p = 2 (Eckart-Young)."""
         width = trunk.effective_width
@@ -234,6 +239,9 @@ class Fields(AbstractFields):
             "limit_upper": upper,
             "is_limited_by_network": is_limited_by_network(self.outputs, squared),
         }
+
+    def at_common_points(self) -> "Fields":
+        return self
 
     def only(self, channel: int) -> "Fields":
         return dc.replace(self, **rows_of_channel(self, channel))
@@ -258,7 +266,8 @@ def trunk_values(
     """Phi at all points, a block of points at a time, so that hidden layers never cover all of them."""
     values = np.empty((len(points), trunk.count), dtype)
     for block in row_blocks(len(points)):
-        values[block] = trunk(jnp.asarray(points[block], dtype))
+        part = points[block]
+        values[block] = trunk.values(part) if isinstance(trunk, Modes) else trunk(jnp.asarray(part, dtype))
     return values
 
 

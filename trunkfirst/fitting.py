@@ -118,7 +118,14 @@ def train(
     if chosen is None:
         try:
             chosen = choose(
-                method, data, seed=seed, clock=clock, reporter=reporter, measured=measured, on_better=on_better
+                method,
+                data,
+                seed=seed,
+                clock=clock,
+                reporter=reporter,
+                measured=measured,
+                intervals=intervals,
+                on_better=on_better,
             )
         except KeyboardInterrupt:
             if is_keeping_checkpoints() or not handed_over:
@@ -221,15 +228,15 @@ def prediction_intervals(samples: AnyData, chosen: Chosen, trained: Trained, *, 
 
     They were made while choosing; else the method is trained once more without a fifth of the samples.
     """
-    if trained.status != "finished" or not isinstance(samples, OperatorData):
+    if trained.status != "finished":
         return None
     if chosen.held_out is not None:
-        return conformal_intervals(samples.points, chosen.held_out())
+        return conformal_intervals(chosen.held_out())
     left_out = np.sort(np.random.default_rng(seed).permutation(samples.samples)[: max(samples.samples // 5, 1)])
     rest = np.setdiff1d(np.arange(samples.samples), left_out)
     operator = fit_method(samples.take(rest), chosen.method, key=seed).operator
     held = samples.take(left_out)
-    return conformal_intervals(samples.points, HeldOut(held.outputs, predict_at(operator, held)))
+    return conformal_intervals(HeldOut(held, predict_at(operator, held)))
 
 
 def precision_warnings(method: AbstractMethod, trained: Trained, data: AnyData) -> list[str]:

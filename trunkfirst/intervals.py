@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from scipy.spatial import KDTree
 
 from .data.array_checks import unit_of
+from .data.scattered_data import AnyData, ScatteredData
 from .errors import ValueRangeError
 from .linear.blocked_qr import one_blas_thread
 from .linear.orthonormalise import relative_errors
@@ -74,15 +75,17 @@ class Intervals:
             raise ValueRangeError(f"level is {level:g}; intervals are known for {known}")
         return int(found[0])
 
-    def coverage(self, predictions: AnyOutputs, outputs: AnyOutputs) -> dict[str, dict[str, float]]:
+    def coverage(self, held_out: "HeldOut") -> dict[str, dict[str, float]]:
         """The share of fields and of values that are inside their intervals, by level."""
-        relative, errors = _relative(predictions, outputs), np.abs(predictions - outputs)
+        relative, errors, points = held_out.relative, held_out.errors, np.nan_to_num(held_out.data.points)
+        is_known = ~np.isnan(errors)
+        widths = {level: self.half_width(points.reshape(-1, points.shape[-1]), level) for level in self.levels}
         return {
             f"{level:g}": {
                 "field": float(np.mean(relative <= bound)),
-                "pointwise": float(np.mean(errors <= width)),
+                "pointwise": float(np.mean((errors <= width.reshape(-1, *errors.shape[1:]))[is_known])),
             }
-            for level, bound, width in zip(self.levels, self.field, self.pointwise, strict=True)
+            for (level, width), bound in zip(widths.items(), self.field, strict=True)
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -98,23 +101,41 @@ def intervals_from(arrays: dict[str, np.ndarray]) -> Intervals | None:
 
 @dc.dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Outputs, and what operators that were fitted without these samples predict."""
+    """Samples, and what operators that were fitted without them predict."""
 
-    outputs: AnyOutputs
+    data: AnyData
     predictions: AnyOutputs
 
+    @property
+    def errors(self) -> AnyOutputs:
+        """Absolute errors, NaN where a sample has no point."""
+        return np.abs(self.predictions - self.data.outputs)
 
-def conformal_intervals(points: Float[np.ndarray, "points coordinates"], held_out: HeldOut) -> Intervals:
+    @property
+    def relative(self) -> Float[np.ndarray, " samples"]:
+        """|error| over |prediction|, because at prediction time the output is not known."""
+        outputs = self.data.outputs.reshape(self.data.samples, -1)
+        predictions = np.where(np.isnan(outputs), 0.0, self.predictions.reshape(outputs.shape))
+        return relative_errors(np.nan_to_num(outputs), predictions)
+
+
+def conformal_intervals(held_out: HeldOut) -> Intervals:
     """Quantiles of the errors of samples that were not trained on.
 
-    The operator itself is trained on all samples and is no worse than those that were fitted without some.
+    The operator itself is trained on all samples and is no worse than those that were fitted without some. Where
+    samples have points of their own, their errors are those at the points nearest to common ones.
     """
-    some = np.random.default_rng(0).permutation(len(held_out.outputs))[:_MAX_CALIBRATION]
-    outputs, predictions = held_out.outputs[some], held_out.predictions[some]
-    relative, errors = _relative(predictions, outputs), np.abs(predictions - outputs)
+    some = np.sort(np.random.default_rng(0).permutation(held_out.data.samples)[:_MAX_CALIBRATION])
+    held_out = HeldOut(held_out.data.take(some), held_out.predictions[some])
+    data, errors = held_out.data, held_out.errors
+    if isinstance(data, ScatteredData):
+        points, places = data.common_points()
+        errors = errors[np.arange(len(errors))[:, None], places]
+    else:
+        points = data.points
     return Intervals(
         np.asarray(LEVELS),
-        np.asarray([conformal_quantile(relative, level) for level in LEVELS]),
+        np.asarray([conformal_quantile(held_out.relative, level) for level in LEVELS]),
         points,
         np.stack([conformal_quantile(errors, level) for level in LEVELS]),
     )
@@ -132,11 +153,6 @@ def conformal_quantile(scores: Float[np.ndarray, "samples ..."], level: float) -
     if rank > len(scores):
         return np.full(scores.shape[1:], np.inf)
     return np.asarray(np.sort(scores, axis=0)[rank - 1])
-
-
-def _relative(predictions: np.ndarray, outputs: np.ndarray) -> Float[np.ndarray, " samples"]:
-    """|error| over |prediction|, because at prediction time the output is not known."""
-    return relative_errors(outputs.reshape(len(outputs), -1), predictions.reshape(len(predictions), -1))
 
 
 # -- novelty

@@ -143,12 +143,11 @@ class Leaderboard:
             return {"errors": errors, "seconds": np.array([time.perf_counter() - begin]), "better modes": modes}
 
         # What is trained by iterations has checkpoints of its own; a resumed search needs what it found.
-        is_closed_form = candidate.is_closed_form and isinstance(self._trials, Folds)
-        return remember(f"candidate {name}", compute) if is_closed_form else compute()
+        return remember(f"candidate {name}", compute) if self._trials.is_complete(candidate) else compute()
 
     def _parts(self, candidate: Candidate) -> list[int] | None:
         """What is trained by iterations is measured on the first part alone."""
-        return [0] if self._measured and not candidate.is_closed_form else None
+        return [0] if self._measured and not self._trials.is_complete(candidate) else None
 
     # -- comparing
 
@@ -167,6 +166,11 @@ class Leaderboard:
     def least_error(self) -> float:
         """Of all that were measured; zero if there is none."""
         return min(map(self.mean, self._errors.errors), default=0.0)
+
+    @property
+    def longest(self) -> float:
+        """The most seconds that a candidate took."""
+        return max(self._seconds.values(), default=0.0)
 
     def best_network(self) -> str | None:
         """The best of those that are trained by iterations."""
@@ -209,10 +213,10 @@ class Leaderboard:
         return Chosen(self.method_of(candidate, error), choice, error, held_out)
 
     def _held_out(self, candidate: Candidate) -> HeldOut:
-        is_complete = candidate.is_closed_form and isinstance(self._trials, Folds)
-        rows = slice(None) if is_complete else self._errors.second
+        is_complete = self._trials.is_complete(candidate)
+        rows = slice(None) if is_complete else self._errors.measuring(list(self.tried))
         predictions = self._trials.predictions(candidate, self._parts(candidate))
-        return HeldOut(self._data.outputs[rows], predictions[rows])
+        return HeldOut(self._data.take(rows), predictions[rows])
 
     def method_of(self, candidate: Candidate, error: float | None) -> AbstractMethod:
         """The method with a candidate filled in, and as many modes as its error asks for."""
@@ -220,7 +224,9 @@ class Leaderboard:
         if not isinstance(self._method, TwoStep):
             return dc.replace(self._method, **changes)
         method = dc.replace(self._method, branch=candidate.branch, **changes)
-        method = dc.replace(method, trunk=candidate.trunk or method.trunk)
+        method = dc.replace(
+            method, trunk=candidate.trunk or method.trunk, coordinates=candidate.coordinates or method.coordinates
+        )
         return self.with_modes(method, error or 0.0, candidate.modes)
 
     def with_modes(self, method: TwoStep, error: float, count: int | None = None) -> TwoStep:

@@ -9,7 +9,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
-from .errors import DataError, UsageError
+from .errors import DataError
 from .fields import AbstractFields, Fields, Mesh, TrunkResult, mean_one, plain_loss
 from .linear.low_rank import principal_rows
 from .linear.orthonormalise import orthonormal_already
@@ -24,6 +24,8 @@ from .trunks import AbstractTrunk
 _ROUNDING = 1e-14
 # The most values of all modes at all points: 256 MiB.
 _MOST_VALUES = 2**25
+# Modes of samples at points of their own; those that hold noise are left out between the steps.
+_SCATTERED_MODES = 40
 
 
 @record
@@ -32,7 +34,8 @@ class ModesTrunk(AbstractTrunk):
 
     No trunk of the same width has a lower loss on the training outputs, for the weights used. The modes are exact
     at the points. Between them they are interpolated: splines on a grid, else over triangles or tetrahedra, linear
-    where the outputs jump and of higher order where they are smooth.
+    where the outputs jump and of higher order where they are smooth. Samples at points of their own are first
+    carried to common points, linearly from their nearest values.
     """
 
     width: int | None = Field(
@@ -48,23 +51,23 @@ class ModesTrunk(AbstractTrunk):
         self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None = None
     ) -> TrunkResult:
         del key
-        if not isinstance(fields, Fields):
-            raise UsageError(
-                "trunk: modes need all samples at the same points; for samples at points of their own set "
-                "trunk.kind = network"
-            )
         begin = time.perf_counter()
-        found = principal_modes(fields, self.width)
+        common = fields.at_common_points()
+        is_aligned = common is fields
+        found = principal_modes(common, self.width if is_aligned else self.width or _SCATTERED_MODES)
         found = dc.replace(found, values=found.values.astype(dtype))
-        A = orthonormal_already(found.values).coefficients(fields.outputs, point_weights=fields.point_weights)
-        found = _with_unweighted_points(found, fields, A)
-        loss = plain_loss(A, found.values, fields.outputs, p=2.0)
+        A = orthonormal_already(found.values).coefficients(common.outputs, point_weights=common.point_weights)
+        found = _with_unweighted_points(found, common, A)
+        functions = self._functions(found, common.mesh or Mesh(common.points))
+        loss = (
+            plain_loss(A, found.values, common.outputs, p=2.0) if is_aligned else fields.loss(functions, A, p=2.0)
+        )
         seconds = time.perf_counter() - begin
         step = LogEntry("trunk", 1, 1, loss, loss, 1.0, seconds)
         if on_step is not None:
             on_step(step)
         return TrunkResult(
-            self._functions(found, fields.mesh or Mesh(fields.points)),
+            functions,
             A,
             is_projected=True,
             loss=loss,
@@ -73,11 +76,11 @@ class ModesTrunk(AbstractTrunk):
             seconds=seconds,
             history=(step,),
             limits={
-                "limit": _limit(fields, A.shape[1], loss),
+                "limit": _limit(common, A.shape[1], loss) if is_aligned else None,
                 "limit_upper": None,
                 "is_limited_by_network": False,
             },
-            values=found.values,
+            values=found.values if is_aligned else None,
         )
 
     def _functions(self, found: "PrincipalModes", mesh: Mesh) -> Modes:
@@ -113,7 +116,7 @@ def _limit(fields: Fields, count: int, loss: float) -> float:
 
 def has_modes(data: AnyData) -> bool:
     """Whether modes can be interpolated between the points of the data."""
-    return isinstance(data, OperatorData) and can_interpolate(data.points)
+    return not isinstance(data, OperatorData) or can_interpolate(data.points)
 
 
 @dc.dataclass(frozen=True, eq=False)

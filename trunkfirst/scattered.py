@@ -10,8 +10,20 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Float, Int
+from scipy.spatial import KDTree
 
-from .fields import AbstractFields, Basis, Searched, TrunkResult, mean_one, rows_of_channel, trunk_values
+from .data.scattered_data import common_points
+from .fields import (
+    AbstractFields,
+    Basis,
+    Fields,
+    Mesh,
+    Searched,
+    TrunkResult,
+    mean_one,
+    rows_of_channel,
+    trunk_values,
+)
 from .linear.low_rank import principal_directions
 from .linear.orthonormalise import SVD, AbstractOrthonormaliser, Orthonormal
 from .minimisers.loop import AbstractObjective, Parameters
@@ -19,6 +31,9 @@ from .networks.layers import AbstractFunctions, Trunk
 
 # Values that a search looks at; more samples than that improve the trunk little.
 _SEARCH_VALUES = 100_000
+# A value at another point comes from this many neighbours for each unknown; those that are this share of the
+# reach away count nearly alone, and slopes have this ridge.
+_NEIGHBOURS, _NEAR, _SLOPE_RIDGE = 3, 0.01, 1e-3
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -35,6 +50,7 @@ class ScatteredFields(AbstractFields):
     weights: Float[np.ndarray, "samples most"]
     sample_weights: Float[np.ndarray, " rows"] | None = None
     channels: int | None = None
+    mesh: Mesh | None = None
 
     def problem(self, dtype: np.dtype, *, floats_per_point: int = 0) -> Callable[..., AbstractObjective]:
         del floats_per_point
@@ -47,13 +63,14 @@ class ScatteredFields(AbstractFields):
         return np.asarray(solved).reshape(self.rows, -1)
 
     def loss(self, trunk: AbstractFunctions, A: Float[np.ndarray, "rows functions"], *, p: float) -> float:
-        return float(np.mean(np.abs(residuals(trunk_values(trunk, self.points, A.dtype), A, self)) ** p))
+        values = trunk_values(trunk, self.points_of(trunk), A.dtype)
+        return float(np.mean(np.abs(residuals(values, A, self)) ** p))
 
     def basis(self, step1: TrunkResult, orthonormalise: AbstractOrthonormaliser | None) -> Basis:
         """The least squares are done again in the orthonormal basis."""
         if orthonormalise is None:
             return Basis(step1.coefficients, None, 1.0, None)
-        features = trunk_values(step1.trunk, self.points, step1.coefficients.dtype)
+        features = trunk_values(step1.trunk, self.points_of(step1.trunk), step1.coefficients.dtype)
         return scattered_basis(features, step1.coefficients, self)
 
     def limits(self, trunk: AbstractFunctions, p: float) -> dict[str, Any]:
@@ -62,6 +79,39 @@ class ScatteredFields(AbstractFields):
 
     def only(self, channel: int) -> "ScatteredFields":
         return dc.replace(self, **rows_of_channel(self, channel))
+
+    def at_common_points(self) -> Fields:
+        """Every sample is carried to points spread over those of all, linearly from its nearest values."""
+        mesh = self.mesh or Mesh(self.points)
+        counted = np.unique(self.places[self.weights > 0])
+        wanted = common_points(mesh.points[counted], self.places.shape[1])
+        extent = np.ptp(wanted, axis=0)
+        size = np.where(extent > 0, extent, 1.0)
+        values = self.outputs.reshape(len(self.places), -1, self.places.shape[1])
+        parts = [
+            _local_linear(mesh.points[own[w > 0]] / size, u[:, w > 0].T, w[w > 0], wanted / size).T
+            for own, w, u in zip(self.places, self.weights, values, strict=True)
+        ]
+        placed = dc.replace(mesh, points=wanted)
+        return Fields(wanted, np.concatenate(parts), None, self.sample_weights, self.channels, mesh=placed)
+
+
+def _local_linear(
+    points: Float[np.ndarray, "points coordinates"],
+    values: Float[np.ndarray, "points channels"],
+    weights: Float[np.ndarray, " points"],
+    wanted: Float[np.ndarray, "wanted coordinates"],
+) -> Float[np.ndarray, "wanted channels"]:
+    """Values at other points: linear least squares over the nearest, those that are close with large weights."""
+    count = min(len(points), _NEIGHBOURS * (points.shape[1] + 1))
+    distances, near = KDTree(points).query(wanted, np.arange(1, count + 1))
+    reach = 1.05 * distances[:, -1:] + np.finfo(float).tiny
+    shares = weights[near] * (1 - distances / reach) ** 2 / ((distances / reach) ** 2 + _NEAR**2)
+    offsets = (points[near] - wanted[:, None]) / reach[..., None]
+    linear = np.concatenate([np.ones((*near.shape, 1)), offsets], axis=2)
+    left = np.swapaxes(linear * shares[..., None], 1, 2)
+    ridge = _SLOPE_RIDGE * shares.sum(axis=1)[:, None, None] * np.diag([0.0] + points.shape[1] * [1.0])
+    return np.linalg.solve(left @ linear + ridge, left @ values[near])[:, 0]
 
 
 class ScatteredProblem(AbstractObjective):

@@ -17,12 +17,14 @@ from .candidates import (
 )
 from .checkpoints import remember
 from .clock import Clock
+from .coordinates import coordinate_candidates
 from .data.fixed_functions import fixed_functions
 from .data.operator_data import OperatorData
-from .data.scattered_data import AnyData
+from .data.scattered_data import AnyData, ScatteredData
 from .inputs import AbstractInputs, AutoInputs, RawInputs, StandardisedInputs
 from .leaderboard import Chosen, Leaderboard, Trials, branch_of
 from .method import AbstractMethod
+from .modes import ModesTrunk, has_modes
 from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk
 from .progress import Reporter
@@ -71,6 +73,7 @@ class Search:
         self._reporter, self._measured, self._is_trunk_open = reporter, measured, is_trunk_open
         self._branch, self._data = branch_of(method), trials.data
         self._is_auto = isinstance(self._branch, AutoBranch)
+        self._has_modes = isinstance(method, TwoStep) and isinstance(method.trunk, ModesTrunk)
         self._weights, *self._other_weights = (
             ("relative", "none") if method.weights == "auto" else (method.weights,)
         )
@@ -91,9 +94,11 @@ class Search:
                 if not isinstance(self._board.tried[self._board.best()].branch, FourierBranch):
                     self._trained()
                     self._network_trunk()
+                    self._coordinates()
         else:
             self._encoders_for(self._branch)
             self._fewer_modes()
+            self._trunk_limits()
         self._try_weights()
         chosen = self._board.chosen()
         name = self._board.best()
@@ -104,12 +109,14 @@ class Search:
 
     def _baselines(self) -> None:
         """Principal components and ridge, which every choice has to beat."""
-        if not isinstance(self._trials, Folds):
+        if not has_modes(self._data):
+            self._reporter.say("no PCA baselines: there are too many points to interpolate modes between them")
             return
-        raw = StandardisedInputs()
-        baselines = {RIDGE: Candidate(raw, Linear(), "none"), KERNEL_RIDGE: Candidate(raw, Kernel(), "none")}
+        raw, modes = StandardisedInputs(), None if self._has_modes else ModesTrunk()
+        branches = {RIDGE: Linear(), KERNEL_RIDGE: Kernel()}
+        baselines = {name: Candidate(raw, branch, "none", modes) for name, branch in branches.items()}
         is_free = isinstance(self._method.inputs, AutoInputs) and self._method.weights == "auto"
-        if self._is_auto and is_free and self._board.width is None:
+        if self._is_auto and is_free and self._has_modes and self._board.width is None:
             self._board.try_all(baselines)
             self._fewer_modes()
         else:
@@ -149,19 +156,21 @@ class Search:
         if error <= _ACCURATE:
             self._reporter.say(f"{best} is at {error:.1e}, below what networks reach: done")
             return True
-        if (
-            isinstance(self._trials, Folds)
-            and isinstance(self._board.tried[best].branch, Kernel)
-            and self._measured
-        ):
-            with_them = _remembered("noise", lambda: self._trials_folds.training_error(self._board.tried[best]))
-            if with_them >= _NOISE * error:
-                self._reporter.say(
-                    f"{best} has the same error on samples that it was fitted to ({with_them:.1e}): what is left "
-                    "is noise of the outputs, or not in the inputs: done"
-                )
-                return True
-        return False
+        return isinstance(self._trials, Folds) and self._is_noise("done")
+
+    def _is_noise(self, conclusion: str) -> bool:
+        """Whether a kernel does not predict the samples better that it was fitted to, which is then said."""
+        best = self._board.best()
+        if not isinstance(self._board.tried[best].branch, Kernel) or not self._measured:
+            return False
+        with_them = _remembered("noise", lambda: self._trials.training_error(self._board.tried[best]))
+        if with_them < _NOISE * self._board.mean(best):
+            return False
+        self._reporter.say(
+            f"{best} has the same error on samples that it was fitted to ({with_them:.1e}): what is left "
+            f"is noise of the outputs, or not in the inputs: {conclusion}"
+        )
+        return True
 
     def _moving_trunk(self) -> None:
         """Functions that move with the input, where the errors of fixed ones fall like a power of their number."""
@@ -184,7 +193,7 @@ class Search:
     def _fourier(self) -> None:
         """Fourier layers where the inputs lie on a grid; the training in the end takes as long."""
         method = self._method
-        is_open = isinstance(self._trials, Folds) and self._measured and isinstance(method.inputs, AutoInputs)
+        is_open = self._has_modes and self._measured and isinstance(method.inputs, AutoInputs)
         has_enough = self._data.samples >= _FEWEST_FOURIER_SAMPLES and find_grid(self._data) is not None
         if not (is_open and has_enough and isinstance(method, TwoStep)):
             return
@@ -203,6 +212,8 @@ class Search:
         assert isinstance(self._branch, AutoBranch)
         if not self._clock.allows("networks", _MIN_SECONDS):
             return
+        if not isinstance(self._trials, Folds) and self._is_noise("another branch would not help"):
+            return
         network = self._within_time(self._branch)
         encoders = self._board.ranked("kernel, ")[:_BEST_ENCODERS] or [StandardisedInputs()]
         self._board.try_all(self._options(network, encoders))
@@ -214,26 +225,52 @@ class Search:
         if (best := self._board.best_network()) is not None and best == self._board.best():
             self._board.measure({best: self._board.tried[best]})  # as long as it will be trained in the end
 
-    def _network_trunk(self) -> None:
-        """A network as trunk, where the modes of few samples do not represent new ones."""
-        if not isinstance(self._trials, Folds) or not self._measured or not isinstance(self._method, TwoStep):
-            return
+    def _trunk_limits(self) -> bool:
+        """Whether the trunk is the limit of the best candidate, which is then said with its share of the error."""
+        if not self._measured:
+            return False
         best = self._board.best()
-        optimum = _remembered("projection", lambda: float(self._trials_folds.projection_errors().mean()))
-        if optimum < _TRUNK_LIMITS * self._board.mean(best):
-            return
+        optimum = _remembered("projection", lambda: self._trials.projection_error(self._board.tried[best]))
+        share = optimum / self._board.mean(best)
+        if share < _TRUNK_LIMITS:
+            return False
         self._reporter.say(
-            f"the trunk is the limit: with the best coefficients, modes leave an error of {optimum:.1e}, "
-            f"{optimum / self._board.mean(best):.0%} of the whole"
+            f"the trunk is the limit: with the best coefficients it leaves an error of {optimum:.1e}, "
+            f"{share:.0%} of the whole"
         )
-        if not self._is_trunk_open or not self._clock.allows("network trunk", _MIN_TRUNK_SECONDS):
+        return True
+
+    def _network_trunk(self) -> None:
+        """A network as trunk, where the modes of few samples do not represent new ones.
+
+        At the few points of a scattered sample the best coefficients say little, so that it is always tried there.
+        """
+        if not (self._trunk_limits() or isinstance(self._data, ScatteredData)):
+            return
+        is_open = self._is_trunk_open and self._has_modes and self._measured
+        if not is_open or not self._clock.allows("network trunk", _MIN_TRUNK_SECONDS):
             return
         minutes = self._clock.share("network trunk", _WHOLE_SHARE) / 60
+        best = self._board.best()
         base = self._board.tried[best]
         method = dc.replace(self._method, trunk=NetworkTrunk(), branch=base.branch, inputs=base.inputs)
         method = within_minutes(with_sizes(method, self._data), self._data, minutes / TRUNK_SHARE)
         assert isinstance(method, TwoStep)
-        self._board.try_all({f"{best}, network trunk": dc.replace(base, trunk=method.trunk)})
+        trained = dc.replace(base, trunk=method.trunk, coordinates=method.coordinates)
+        self._board.try_all({f"{best}, network trunk": trained})
+
+    def _coordinates(self) -> None:
+        """Periods and waves that are found in the outputs, for a trunk that is a network."""
+        if not self._measured or not isinstance(self._data, OperatorData) or not isinstance(self._method, TwoStep):
+            return
+        for name, changes in coordinate_candidates(self._method.coordinates, self._data).items():
+            best = self._board.best()
+            base = self._board.tried[best]
+            is_network = isinstance(base.trunk or self._method.trunk, NetworkTrunk)
+            # It is trained once more in the end.
+            if is_network and self._clock.allows(name, 2 * self._board.longest):
+                coordinates = dc.replace(base.coordinates or self._method.coordinates, **changes)
+                self._board.try_all({f"{best}, {name}": dc.replace(base, coordinates=coordinates)})
 
     def _encoders_for(self, branch: AbstractRegressor) -> None:
         """A given branch, with the encoders that are open."""
@@ -290,11 +327,6 @@ class Search:
         whole = self._clock.share("whole", _WHOLE_SHARE) / seconds
         self._board.trial_iterations = int(max(_MIN_TRIAL, min(branch.trial_iterations, trial)))
         return dc.replace(branch.network, iterations=int(max(_MIN_TRIAL, min(branch.network.iterations, whole))))
-
-    @property
-    def _trials_folds(self) -> Folds:
-        assert isinstance(self._trials, Folds)
-        return self._trials
 
 
 def _remembered(name: str, compute: Callable[[], float]) -> float:

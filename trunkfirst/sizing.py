@@ -69,14 +69,15 @@ def _hidden_layers(data: AnyData, width: int) -> tuple[int, ...]:
 
 def _min_functions(data: AnyData) -> int:
     """However low the rank: a network finds functions that span the modes sooner than the modes themselves."""
-    points = int(data.counts.max()) if isinstance(data, ScatteredData) else len(data.points)
+    points = int(np.median(data.counts)) if isinstance(data, ScatteredData) else len(data.points)
     return max(1, min(_MIN_HIDDEN, points // 3))
 
 
 def suitable_width(data: AnyData) -> int:
     """The fewest functions whose best possible error is small enough, by the rank of the outputs."""
     if isinstance(data, ScatteredData):
-        return min(_SCATTERED_WIDTH, int(data.counts.max()) - 1)
+        # Three values for each coefficient of a usual sample: more functions fit the noise.
+        return min(_SCATTERED_WIDTH, int(np.median(data.counts)) // 3)
     outputs = data.outputs
     if outputs.ndim == 3:
         scaled = outputs / np.sqrt(np.mean(outputs**2, axis=(0, 1)))

@@ -1,7 +1,7 @@
 """What candidates are compared on: every sample is predicted by an operator that was fitted without it.
 
-The trunk of these operators are the principal modes of the outputs that they were fitted to. Modes, scales of
-channels, weights and encoders are fitted anew for each part that is left out.
+Trunk, scales of channels, weights and encoders are fitted anew for each part that is left out. `Folds` has fast
+formulas for principal modes of samples at the same points, `TrainedTrunk` takes any trunk and any points.
 """
 
 import dataclasses as dc
@@ -19,15 +19,15 @@ from .candidates import Candidate
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
 from .encode import encoded, input_layout
-from .evaluation import evaluate, predict_at
+from .evaluation import Evaluation, evaluate
 from .fields import TrunkResult
 from .linear.low_rank import principal_rows
 from .linear.orthonormalise import field_sizes
 from .minimisers.loop import OnStep, raise_if_interrupted
+from .modes import ModesTrunk
 from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor
-from .trunks import AbstractTrunk
 from .two_step import TwoStep
 
 FOLDS = 5
@@ -64,7 +64,7 @@ class Folds:
     def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
         """The relative error of every sample that is left out once; NaN for the others."""
         if candidate.trunk is not None:
-            return self._with_trunk(candidate.trunk).errors(candidate)
+            return self._trained.errors(candidate)
         wanted = range(len(self.parts)) if parts is None else parts
         counts = self._counts(candidate, wanted)
         found = np.full((self.data.samples, len(counts)), np.nan)
@@ -110,18 +110,26 @@ class Folds:
         sizes = self._coordinates.sizes[rows] / fold.scale[:, 0]
         return np.sqrt(squares / sizes**2).mean(axis=2).T
 
-    def projection_errors(self) -> Float[np.ndarray, " samples"]:
-        """The same for the best coefficients of the modes: what the trunk alone costs."""
+    def is_complete(self, candidate: Candidate) -> bool:
+        """Whether a candidate is measured on all parts: closed forms are."""
+        return candidate.is_closed_form
+
+    def projection_error(self, candidate: Candidate) -> float:
+        """The mean error with the best coefficients on the samples left out: what the trunk alone costs."""
+        if candidate.trunk is not None:
+            return self._trained.projection_error(candidate)
         found = np.full(self.data.samples, np.nan)
         for part, rows in enumerate(self.parts):
             fold = self._fold(part)
             _, modes, _ = principal_rows(fold.targets.reshape(-1, fold.targets.shape[-1]), _ROUNDING)
             best = self._coordinates.values[rows] @ modes.T @ modes
             found[rows] = self._coordinates.errors(rows, best).mean(axis=1)
-        return found
+        return float(np.nanmean(found))
 
     def training_error(self, candidate: Candidate) -> float:
         """The mean relative error of the samples that the first fold was fitted to."""
+        if candidate.trunk is not None:
+            return self._trained.training_error(candidate)
         fold = self._fold(0)
         rows = np.setdiff1d(np.arange(self.data.samples), self.parts[0])
         predicted = fold.fit(candidate, self._seed)(fold.train.flat_inputs)
@@ -132,17 +140,17 @@ class Folds:
     ) -> Float[np.ndarray, "samples points ..."]:
         """Physical outputs of every sample that is left out once; NaN for the others."""
         if candidate.trunk is not None:
-            return self._with_trunk(candidate.trunk).predictions(candidate)
+            return self._trained.predictions(candidate)
         found = np.full(self.data.outputs.shape, np.nan)
         for part in range(len(self.parts)) if parts is None else parts:
             coordinates = self._fold(part).coordinates_of(candidate, self._predicted(candidate, part))
             found[self.parts[part]] = self._coordinates.fields(coordinates)
         return found
 
-    @ft.cache  # noqa: B019 - trained once
-    def _with_trunk(self, trunk: AbstractTrunk) -> "TrainedTrunk":
-        method = TwoStep(trunk, output=self._output)
-        return TrainedTrunk(self.data, method, self.parts[0], seed=self._seed)
+    @ft.cached_property
+    def _trained(self) -> "TrainedTrunk":
+        """For candidates with another trunk, on the first part."""
+        return TrainedTrunk(self.data, TwoStep(output=self._output), self.parts[:1], seed=self._seed)
 
     def _predicted(self, candidate: Candidate, part: int) -> Coordinates:
         """Coefficients of the modes of a fold.
@@ -195,7 +203,7 @@ class _Fold:
         return self._principal(candidate.weights == "relative")[0][: candidate.modes]
 
     def coordinates_of(self, candidate: Candidate, predicted: Coordinates) -> Coordinates:
-        """Coordinates of the outputs from coefficients of the modes."""
+        """Coefficients of the outputs from coefficients of the modes."""
         return predicted @ self.modes(candidate) * self.scale
 
     def fit(self, candidate: Candidate, seed: int) -> Callable[[np.ndarray], Coordinates]:
@@ -309,26 +317,37 @@ class OutputCoordinates:
 
 
 class TrainedTrunk:
-    """One part is left out, and the trunk of a method is trained on the rest, once for all candidates.
+    """Parts are left out one after the other, and operators are trained on the rest by the method itself.
 
-    Answers the same questions as `Folds`, for methods whose trunk is a network.
+    Answers the same questions as `Folds`. Candidates that share a trunk share its training.
     """
 
     def __init__(
-        self, data: AnyData, method: TwoStep, part: Rows, *, seed: int = 0, on_step: OnStep | None = None
+        self,
+        data: AnyData,
+        method: TwoStep,
+        parts: Sequence[Rows],
+        *,
+        seed: int = 0,
+        on_step: OnStep | None = None,
     ) -> None:
-        self.data, self.parts, self._method = data, [part], method
+        self.data, self.parts, self._method = data, list(parts), method
         self._seed, self._on_step = seed, on_step
-        self._train = data.take(np.setdiff1d(np.arange(data.samples), part))
-        self._held = data.take(part)
         self._step1: dict[str, TrunkResult] = {}
         self._known: dict[str, Operator] = {}
 
     def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
-        """The relative error of every sample that is left out; NaN for the others."""
-        del parts
+        """The relative error of every sample that is left out once; NaN for the others."""
         found = np.full(self.data.samples, np.nan)
-        found[self.parts[0]] = evaluate(self._operator(candidate), self._held).errors
+        for part in range(len(self.parts)) if parts is None else parts:
+            found[self.parts[part]] = self._evaluated(candidate, part).errors
+        return found
+
+    def predictions(self, candidate: Candidate, parts: Sequence[int] | None = None) -> np.ndarray:
+        """Physical outputs of every sample that is left out once; NaN for the others."""
+        found = np.full(self.data.outputs.shape, np.nan)
+        for part in range(len(self.parts)) if parts is None else parts:
+            found[self.parts[part]] = self._evaluated(candidate, part).predictions
         return found
 
     def better_modes(self, candidate: Candidate) -> list[int]:
@@ -336,25 +355,44 @@ class TrainedTrunk:
         del candidate
         return []
 
-    def predictions(self, candidate: Candidate, parts: Sequence[int] | None = None) -> np.ndarray:
-        """Physical outputs of every sample that is left out; NaN for the others."""
-        del parts
-        found = np.full(self.data.outputs.shape, np.nan)
-        found[self.parts[0]] = predict_at(self._operator(candidate), self._held)
-        return found
+    def is_complete(self, candidate: Candidate) -> bool:
+        """Whether a candidate is measured on all parts: closed forms are."""
+        is_closed_form = dc.replace(candidate, trunk=None).is_closed_form
+        return is_closed_form and isinstance(candidate.trunk or self._method.trunk, ModesTrunk)
 
-    def _operator(self, candidate: Candidate) -> Operator:
-        if str(candidate) not in self._known:
-            self._known = {str(candidate): self._trained(candidate)}
-        return self._known[str(candidate)]
+    def projection_error(self, candidate: Candidate) -> float:
+        """The mean error with the best coefficients on the samples left out: what the trunk alone costs."""
+        parts = range(len(self.parts)) if self.is_complete(candidate) else [0]
+        return float(np.mean(np.concatenate([self._evaluated(candidate, part).optimal_errors for part in parts])))
 
-    def _trained(self, candidate: Candidate) -> Operator:
+    def training_error(self, candidate: Candidate) -> float:
+        """The mean relative error of the samples that the operator without the first part was fitted to."""
+        return float(evaluate(self._operator(candidate, 0), self._rest(0)).errors.mean())
+
+    def _evaluated(self, candidate: Candidate, part: int) -> Evaluation:
+        return evaluate(self._operator(candidate, part), self.data.take(self.parts[part]))
+
+    def _rest(self, part: int) -> AnyData:
+        return self.data.take(np.setdiff1d(np.arange(self.data.samples), self.parts[part]))
+
+    def _operator(self, candidate: Candidate, part: int) -> Operator:
+        """The operators of the last candidate are kept."""
+        self._known = {key: each for key, each in self._known.items() if key.endswith(str(candidate))}
+        key = f"{part} {candidate}"
+        if key not in self._known:
+            self._known[key] = self._trained(candidate, part)
+        return self._known[key]
+
+    def _trained(self, candidate: Candidate, part: int) -> Operator:
         changes = {"inputs": candidate.inputs, "branch": candidate.branch, "weights": candidate.weights}
-        method = dc.replace(self._method, **changes)
+        others = {"trunk": candidate.trunk, "coordinates": candidate.coordinates}
+        method = dc.replace(self._method, **changes, **{k: v for k, v in others.items() if v is not None})
+        seen = f"{part} {method.weights} {method.trunk} {method.coordinates}"
+        seen += f" {method.inputs}" if method.trunk.sees_inputs else ""
+        on_step = None if self.is_complete(candidate) else self._on_step
         with jax.enable_x64(True):
-            seen = f"{method.weights} {method.inputs if method.trunk.sees_inputs else ''}"
             known = self._step1.get(seen)
-            found = method.fit(self._train, key=jr.key(self._seed), on_step=self._on_step, trunk_result=known)
+            found = method.fit(self._rest(part), key=jr.key(self._seed), on_step=on_step, trunk_result=known)
         raise_if_interrupted(found.status)
         assert found.trunk_result is not None
         self._step1[seen] = found.trunk_result

@@ -108,7 +108,7 @@ class JointTrunk(AbstractTrunkNetwork, AbstractTrunk):
     ) -> TrunkResult:
         if not isinstance(fields, Fields):
             raise UsageError(
-                "samples at points of their own need a trunk of kind network: set trunk.kind = network"
+                "samples at points of their own need a trunk of kind modes or network: set trunk.kind = modes"
             )
         trunk_key, matrix_key, run_key = jr.split(key, 3)
         trunk = self.make(fields, dtype=dtype, key=trunk_key)

@@ -7,10 +7,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Bool, Float, Int
+from scipy.spatial import KDTree
 
 from ..errors import DataError
-from .array_checks import check_length, first_index, real_array, unique_rows, unit_of
+from .array_checks import check_length, evenly, first_index, real_array, unique_rows, unit_of
 from .operator_data import AbstractData, InputsLike, OperatorData
+
+# Common points are chosen among this many, and are at most this many times as many as those of a sample.
+_MOST_LOOKED_AT, _COMMON, _MOST_COMMON = 5000, 4, 1000
 
 
 class ScatteredData(AbstractData):
@@ -44,6 +48,18 @@ class ScatteredData(AbstractData):
         places = np.zeros(self.mask.shape, np.int64)
         places[self.mask] = inverse
         return distinct, places
+
+    def common_points(
+        self,
+    ) -> tuple[Float[np.ndarray, "common coordinates"], Int[np.ndarray, "samples common"]]:
+        """Return points spread over those of all samples, and for each sample which of its own is the nearest."""
+        common = common_points(self.pooled()[0], self.mask.shape[1])
+        size = np.ptp(common, axis=0)
+        scale = np.where(size > 0, size, 1.0)
+        trees = [KDTree(points[mask] / scale) for points, mask in zip(self.points, self.mask, strict=True)]
+        nearest = [np.asarray(tree.query(common / scale)[1]) for tree in trees]
+        own = [np.flatnonzero(mask)[places] for mask, places in zip(self.mask, nearest, strict=True)]
+        return common, np.stack(own)
 
     def _checked(
         self, points: object, outputs: object, weights: object, reference: object, triangles: object
@@ -142,6 +158,23 @@ def _checked_point_weights(weights: object, mask: np.ndarray) -> Float[np.ndarra
     if (sums == 0).any():
         raise DataError(f"point_weights: sample {int(np.argmin(sums))} has no weight at all; give it some")
     return array / sums
+
+
+def common_points(
+    pooled: Float[np.ndarray, "pooled coordinates"], longest: int
+) -> Float[np.ndarray, "common coordinates"]:
+    """Return some of the points of all samples, spread over them; `longest` is the most points of a sample."""
+    most = min(_COMMON * longest, _MOST_COMMON)
+    if len(pooled) <= most:
+        return pooled
+    points = pooled[evenly(len(pooled), _MOST_LOOKED_AT)]
+    size = np.ptp(points, axis=0)
+    scaled = points / np.where(size > 0, size, 1.0)
+    chosen, distance = [0], np.full(len(points), np.inf)
+    while len(chosen) < most:  # the point that is farthest from those chosen, in units of the box
+        distance = np.minimum(distance, np.sum((scaled - scaled[chosen[-1]]) ** 2, axis=1))
+        chosen.append(int(distance.argmax()))
+    return points[np.sort(chosen)]
 
 
 AnyData: TypeAlias = OperatorData | ScatteredData

@@ -237,6 +237,10 @@ class Modes(AbstractFunctions):
         del features
         return self.interpolation(points)
 
+    def values(self, points: Float[np.ndarray, "points coordinates"]) -> Float[np.ndarray, "points functions"]:
+        """The same in NumPy: a program would have to be compiled for every table of modes."""
+        return jax.tree.map(np.asarray, self.interpolation)(points)
+
     def after(self, encoder: AbstractEncoder) -> "Modes":
         """Modes are functions of the physical coordinates."""
         del encoder

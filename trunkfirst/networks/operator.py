@@ -28,7 +28,7 @@ from .branches import (
 from .deeponet import DeepONet, Inputs, Points
 from .fourier_layers import GridBranch
 from .interpolants import GridSpline, SimplexInterpolation
-from .layers import count_parameters
+from .layers import Modes, count_parameters
 from .storage import read_operator, write_operator
 from .training_domain import TrainingDomain, checked_rows
 
@@ -256,8 +256,19 @@ class Operator(DeepONet):
         """The physical outputs of these coefficients, every sample at its own points."""
         bare = self._without_domain()
         blocks = _blocks(len(points), points.shape[1] * self.trunk.count)
+        if isinstance(self.trunk, Modes):
+            return np.concatenate([bare._scattered_modes(coefficients[b], points[b]) for b in blocks])
         parts = [(jnp.asarray(coefficients[b]), jnp.asarray(points[b]), features[b]) for b in blocks]
         return np.concatenate([np.asarray(_scattered(bare, *part)) for part in parts])
+
+    def _scattered_modes(self, coefficients: np.ndarray, points: Points) -> np.ndarray:
+        """The same with modes in NumPy."""
+        assert isinstance(self.trunk, Modes)
+        modes = self.trunk.values(np.asarray(points, self.dtype).reshape(-1, points.shape[2]))
+        basis = modes if self.transform is None else modes @ np.asarray(self.transform)
+        expand = jax.vmap(lambda c, Phi, y: self.fields(c[None], Phi, y)[0])
+        parts = (coefficients, basis.reshape(*points.shape[:2], -1), points)
+        return np.asarray(expand(*(jnp.asarray(part, self.dtype) for part in parts)))
 
     def __repr__(self) -> str:
         return f"Operator({', '.join(f'{name}: {text}' for name, text in self._summary().items())})"

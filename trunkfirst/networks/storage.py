@@ -42,7 +42,7 @@ from .branches import (
     SkipFeatures,
     StackedBranch,
 )
-from .fourier_layers import FourierNetwork, GridBranch, Pointwise, SpectralLayer
+from .fourier_layers import FourierNetwork, GridBranch, GridSymmetries, Pointwise, SpectralLayer
 from .interpolants import FlatInterpolation, GridSpline, RadialInterpolation, SimplexInterpolation
 from .layers import Latent, Modes, MovingFunctions, Perceptron, Trunk
 from .training_domain import TrainingDomain
@@ -59,7 +59,7 @@ _MOST_ITEMS = 2_000
 _MAY_BE_INFINITE = ("deviation", "extras")
 # The classes that a model file may name; "Coordinates" and "Coefficients" were their names in version 0.1.
 _NETWORKS = (Trunk, Modes, MovingFunctions, Latent, Perceptron, StackedBranch, KernelBranch, FeatureBranch)
-_ON_GRIDS = (GridBranch, FourierNetwork, SpectralLayer, Pointwise)
+_ON_GRIDS = (GridBranch, GridSymmetries, FourierNetwork, SpectralLayer, Pointwise)
 _FEATURES = (LayerFeatures, ProductFeatures, SkipFeatures, ConvolutionFeatures)
 _ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, Chain, Parallel)
 _INTERPOLATIONS = (GridSpline, SimplexInterpolation, FlatInterpolation, RadialInterpolation)

@@ -159,7 +159,7 @@ class _Index:
 
     def found(self, cells: np.ndarray, image: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The map of cells and that of points, if every image is a point, and no two are the same."""
-        distances, places = self._tree.query(image / self._scale)
+        distances, places = map(np.asarray, self._tree.query(image / self._scale))
         if distances.max() < 1e-6 and len(np.unique(places)) == len(places):
             yield cells.ravel(), places
 

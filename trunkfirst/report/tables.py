@@ -292,9 +292,9 @@ _HOW = (
     "budget. Test samples were not used."
 )
 _IN_FOLDS = (
-    "Errors are those of the whole operator on samples that were left out, one part after the other; everything, "
-    "the trunk included, was fitted to the others. Networks were trained with a small budget and only with the "
-    "first part left out; half of it compares them. Test samples were not used."
+    "Errors are those of the whole operator on samples that were left out; everything, the trunk included, was "
+    "fitted to the others. Closed forms leave out one part after the other; what is trained by iterations, the "
+    "first alone, half of which compares. Branch networks had a small budget. Test samples were not used."
 )
 _SCREENING = "Networks whose hidden layers were not trained served only to select the encoders to try."
 
