@@ -82,6 +82,16 @@ def test_linear_leave_one_out_is_that_of_refits(features, ridge):
     assert problem.leave_one_out(ridge) == pytest.approx(np.mean(squares), rel=1e-9)
 
 
+def test_many_targets_are_compared_in_their_leading_directions():
+    """Which lose nothing where the targets have fewer directions than columns."""
+    x, y, w = smooth()
+    orthonormal = y @ np.linalg.qr(np.random.default_rng(1).normal(size=(100, y.shape[1])))[0].T
+    few, found = (KernelProblem("5/2", x, each, w).leave_one_out(0.7, 1e-3) for each in (y, orthonormal))
+    assert found == pytest.approx(few, rel=1e-9)
+    sizes = [_LinearProblem(x, each, w).leave_one_out(1e-3) * each.shape[1] for each in (y, orthonormal)]
+    assert sizes[1] == pytest.approx(sizes[0], rel=1e-9)
+
+
 def test_an_open_ridge_is_large_for_noise_and_small_for_lines():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 30))

@@ -75,7 +75,14 @@ def choose(
     if trials is None:
         return Chosen(method)
     search = Search(
-        method, trials, clock, reporter, measured=measured, is_trunk_open=is_trunk_open, on_better=on_better
+        method,
+        trials,
+        clock,
+        reporter,
+        measured=measured,
+        is_trunk_open=is_trunk_open,
+        on_better=on_better,
+        all_samples=data.counts["train"],
     )
     return search.run()
 

@@ -102,7 +102,9 @@ def train(
     start, reporter = time.perf_counter(), reporter or Silent()
     clock = Clock(minutes, start=start - data.seconds)
     check_data_memory(data)
-    finish = ft.partial(_finish, data=data, seed=seed, reporter=reporter, start=start, throw=throw)
+    summary = ft.cache(lambda: summarise(data.train, None))
+    options: dict[str, Any] = {"summary": summary, "data": data, "seed": seed, "start": start}
+    finish = ft.partial(_finish, reporter=reporter, throw=throw, **options)
     handed_over: list[Chosen] = []
     fitted: list[FitResult] = []
 
@@ -140,6 +142,7 @@ def _finish(
     start: float,
     throw: bool,
     intervals: bool,
+    summary: Callable[[], TrainingSummary],
     trunk_result: TrunkResult | None = None,
     trained: Trained | None = None,
 ) -> FitResult:
@@ -152,8 +155,8 @@ def _finish(
     for warning in remarks:
         reporter.say(f"warning: {warning}")
     found = prediction_intervals(samples, chosen, trained, seed=seed) if intervals else None
-    summary = summarise(samples, found)
-    operator = dc.replace(trained.operator, domain=training_domain(samples, summary))
+    training = dc.replace(summary(), intervals=found)
+    operator = dc.replace(trained.operator, domain=training_domain(samples, training))
     trained = dc.replace(trained, operator=operator)
     return FitResult(
         **{field.name: getattr(trained, field.name) for field in dc.fields(Trained)},
@@ -162,7 +165,7 @@ def _finish(
         samples=data.counts,
         evaluation=None if data.test is None else _evaluated(trained, samples, data.test, chosen),
         validation_error=_validation_error(data, trained, chosen),
-        training=summary,
+        training=training,
         warnings=remarks,
         seconds=time.perf_counter() - start,
     )

@@ -66,6 +66,7 @@ class Search:
         measured: bool,
         is_trunk_open: bool = False,
         on_better: Callable[[Chosen], None] | None = None,
+        all_samples: int | None = None,
     ) -> None:
         self._method, self._trials, self._clock = method, trials, clock
         self._reporter, self._measured, self._is_trunk_open = reporter, measured, is_trunk_open
@@ -74,7 +75,9 @@ class Search:
         self._weights, *self._other_weights = (
             ("relative", "none") if method.weights == "auto" else (method.weights,)
         )
-        self._board = Leaderboard(method, trials, clock, reporter, measured=measured, on_better=on_better)
+        self._board = Leaderboard(
+            method, trials, clock, reporter, measured=measured, on_better=on_better, all_samples=all_samples
+        )
 
     def run(self) -> Chosen:
         """Closed forms, then what is trained by iterations, as long as it can pay."""
@@ -110,6 +113,7 @@ class Search:
         baselines = {RIDGE: Candidate(raw, Linear(), "none"), KERNEL_RIDGE: Candidate(raw, Kernel(), "none")}
         is_free = isinstance(self._method.inputs, AutoInputs) and self._method.weights == "auto"
         if self._is_auto and is_free and self._board.width is None:
+            self._board.try_first(RIDGE, baselines[RIDGE])
             self._board.try_all(baselines)
             self._fewer_modes()
         else:
@@ -196,6 +200,9 @@ class Search:
             self._reporter.say(f"Fourier layers would not learn anything in {seconds:.0f} s: not tried")
             return
         self._board.try_all(self._options(branch, [RawInputs()]))
+        best = self._board.best()
+        if self._board.tried[best].branch == branch and self._clock.minutes is not None:
+            self._lengthen(best, 2 * branch.iterations)
         self._board.hand_over()
 
     def _trained(self) -> None:
@@ -210,9 +217,22 @@ class Search:
         best = self._board.best_network()
         if best is not None and kind_of_branch(self._board.tried[best].branch) == "network":
             self._board.try_all(with_decays(best, self._board.tried[best]), _LONGER)
-
+        self._board.last_training = 0.0
         if (best := self._board.best_network()) is not None and best == self._board.best():
-            self._board.measure({best: self._board.tried[best]})  # as long as it will be trained in the end
+            self._lengthen(best, getattr(self._board.tried[best].branch, "iterations", 0))
+
+    def _lengthen(self, name: str, iterations: int) -> None:
+        """Train the best with more iterations than in its trial, and with twice as many while that pays."""
+        if not self._measured:
+            return
+        short, candidate = name, self._board.tried[name]
+        self._board.tried[name] = with_iterations(candidate, self._board.iterations[name])
+        while name == self._board.best() and self._board.allows_iterations(name, iterations):
+            name = f"{short}, {iterations:,} iterations"
+            self._board.add(name, with_iterations(candidate, iterations))
+            if self._clock.minutes is None:
+                return
+            iterations *= 2
 
     def _network_trunk(self) -> None:
         """A network as trunk, where the modes of few samples do not represent new ones."""
@@ -285,11 +305,13 @@ class Search:
 
     def _within_time(self, branch: AutoBranch) -> NetworkBranch:
         """Trials, and the whole training, that fit into the time left."""
-        seconds = seconds_of_branch(branch, self._data)
+        seconds, growth = seconds_of_branch(branch, self._data), self._board.growth(branch.network)
         trial = self._clock.share("trial", _TRIAL_SHARE) / seconds
-        whole = self._clock.share("whole", _WHOLE_SHARE) / seconds
+        whole = self._clock.share("whole", _WHOLE_SHARE) / seconds / growth
         self._board.trial_iterations = int(max(_MIN_TRIAL, min(branch.trial_iterations, trial)))
-        return dc.replace(branch.network, iterations=int(max(_MIN_TRIAL, min(branch.network.iterations, whole))))
+        iterations = int(max(_MIN_TRIAL, min(branch.network.iterations, whole)))
+        self._board.last_training = iterations * seconds * growth
+        return dc.replace(branch.network, iterations=iterations)
 
     @property
     def _trials_folds(self) -> Folds:

@@ -17,6 +17,7 @@ from .data.scattered_data import AnyData, ScatteredData
 from .distributed.processes import broadcast_value
 from .encode import encode
 from .encoders import AutoInputs, RawInputs, StandardisedInputs
+from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import trunk_limit
 from .method import AbstractMethod
 from .minimisers.loop import minimise, raise_if_interrupted
@@ -43,6 +44,10 @@ _TRIALS, _BRANCH_FITS = 10, 6
 _MIN_TRIAL, _MIN_BRANCH = 20, 50
 # Fourier layers: passes through the samples, iterations, and modes while an iteration is timed.
 _MOST_EPOCHS, _FEWEST_FOURIER, _FEW_MODES = 100, 200, 8
+
+
+# A kernel costs this many factorisations: the matrix, its solutions and predictions; that of this size is timed.
+_KERNEL_COST, _FACTORISED = 6, 500
 
 
 def with_sizes(method: AbstractMethod, data: AnyData) -> AbstractMethod:
@@ -125,6 +130,15 @@ def seconds_of_branch(branch: AutoBranch, data: AnyData) -> float:
     """Seconds of an iteration of the network of an open branch, for about as many coefficients as samples."""
     coefficients = min(data.samples, _MAX_FUNCTIONS) * data.channels
     return _journalled("branch", lambda: _seconds_of_branch(branch, coefficients, data))
+
+
+def seconds_of_kernel(samples: int) -> float:
+    """About the seconds of a kernel fitted to this many samples, from those of a factorisation."""
+    matrix = 2 * np.eye(_FACTORISED)
+    begin = time.perf_counter()
+    with one_blas_thread():
+        np.linalg.cholesky(matrix)
+    return _KERNEL_COST * (time.perf_counter() - begin) * (samples / _FACTORISED) ** 3
 
 
 def fourier_within(branch: FourierBranch, data: AnyData, seconds: float) -> FourierBranch | None:

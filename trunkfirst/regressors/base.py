@@ -125,10 +125,13 @@ class Task:
         weights = None if self.weights is None else jnp.asarray(self.weights)
         return jnp.asarray(self.inputs), jnp.asarray(self.targets), weights
 
-    def closed_form(self, branch: Branch) -> "Regression":
+    def closed_form(
+        self, branch: Branch, residual: Float[np.ndarray, "samples coefficients"] | None = None
+    ) -> "Regression":
         """The result of a regressor without iterations; its log has one line. NumPy evaluates what it can."""
-        with one_blas_thread():
-            residual = np.asarray(branch(np.asarray(self.inputs))) - np.asarray(self.targets)
+        if residual is None:
+            with one_blas_thread():
+                residual = np.asarray(branch(np.asarray(self.inputs))) - np.asarray(self.targets)
         squares = np.mean(residual**2, axis=1)
         weighted = squares if self.weights is None else squares * _mean_one(np.asarray(self.weights))
         loss, seconds = float(np.mean(weighted)) * self.loss_unit, time.perf_counter() - self.begin

@@ -12,13 +12,11 @@ from typing import Literal
 
 import numpy as np
 import scipy.linalg
-import scipy.spatial.distance
 from jaxtyping import Float, Int
 
 from ..errors import SettingError, SolveError
 from ..linear.blocked_qr import one_blas_thread
-from ..linear.kernels import MATERN, find_kernel, kernel_matrix
-from ..linear.low_rank import principal_directions
+from ..linear.kernels import MATERN, distances, find_kernel, kernel_matrix
 from ..networks.branches import KernelBranch
 from ..networks.layers import Perceptron
 from ..settings import Field, kind_field, record
@@ -32,7 +30,7 @@ _LINEAR_RIDGES = tuple(10.0**k for k in range(-16, 1))
 _KERNEL_RIDGES = tuple(10.0**k for k in (-12, -11, -10, -8, -6, -4, -2, 0))
 _SMALL_RIDGES = (1e-13, 1e-14)
 # Directions of the targets that decide on length and ridge.
-_MOST_DIRECTIONS, _NEGLIGIBLE = 64, 1e-13
+_MOST_DIRECTIONS, _SUBSPACE_STEPS = 64, 2
 # Ridges below this share of the largest eigenvalue are lost in rounding.
 _EIGENVALUES = 1e-15
 # In units of the median distance.
@@ -68,6 +66,7 @@ class _LinearProblem:
         self.x_mean, self.y_mean = self.share @ X, self.share @ Y
         self.Y = (Y - self.y_mean) * self.roots
         self.U, self.s, self.V = np.linalg.svd((X - self.x_mean) * self.roots, full_matrices=False)
+        self.leading = self.Y @ _leading_directions(self.Y)
 
     def solve(
         self, ridge: float
@@ -84,8 +83,8 @@ class _LinearProblem:
         """
         kept = self.U * self._filter(ridge)
         h = self.share + np.sum(kept * self.U, axis=1)
-        residual = self.Y - kept @ (self.U.T @ self.Y)
-        return float(np.mean((residual / np.maximum(1 - h, 1e-14)[:, None]) ** 2))
+        residual = self.leading - kept @ (self.U.T @ self.leading)
+        return float(np.sum((residual / np.maximum(1 - h, 1e-14)[:, None]) ** 2)) / self.Y.size
 
     def _filter(self, ridge: float) -> Float[np.ndarray, " rank"]:
         squares = self.s**2
@@ -105,18 +104,21 @@ class KernelProblem:
     w: Weights
     groups: tuple[int, ...] = ()
     linear: Float[np.ndarray, " weights"] | None = None
+    between: Float[np.ndarray, "samples samples"] | None = None
+    """The distances of the inputs, where they are known."""
 
     def take(self, count: int, rng: np.random.Generator) -> "KernelProblem":
         """A random part of at most `count` samples."""
         if len(self.X) <= count:
             return self
         rows = np.sort(rng.choice(len(self.X), count, replace=False))
-        return dc.replace(self, X=self.X[rows], Y=self.Y[rows], w=self.w[rows])
+        between = None if self.between is None else self.between[np.ix_(rows, rows)]
+        return dc.replace(self, X=self.X[rows], Y=self.Y[rows], w=self.w[rows], between=between)
 
     def median_distance(self) -> float:
         """The median distance between samples that differ, 1 if none do."""
-        distances = self._distances[self._distances > 0]
-        return float(np.median(distances)) if len(distances) else 1.0
+        found = self._distances[self._distances > 0]
+        return float(np.median(found)) if len(found) else 1.0
 
     @property
     def offset(self) -> Float[np.ndarray, " coefficients"]:
@@ -174,9 +176,8 @@ class KernelProblem:
     @ft.cached_property
     def _leading(self) -> Float[np.ndarray, "samples directions"]:
         """The targets in their leading directions, which decide as all of them do."""
-        roots = np.sqrt(self.w)[:, None]
         centred = self.Y - self.offset
-        return centred @ principal_directions(centred * roots, tolerance=_NEGLIGIBLE)[:_MOST_DIRECTIONS].T
+        return centred @ _leading_directions(centred * np.sqrt(self.w)[:, None])
 
     def _kernel(self, rows: Int[np.ndarray, " rows"], length: Length) -> Float[np.ndarray, "rows samples"]:
         if isinstance(length, np.ndarray):
@@ -186,7 +187,18 @@ class KernelProblem:
 
     @ft.cached_property
     def _distances(self) -> Float[np.ndarray, "samples samples"]:
-        return scipy.spatial.distance.cdist(self.X, self.X)
+        return distances(self.X, self.X) if self.between is None else self.between
+
+
+def _leading_directions(Y: Targets) -> Float[np.ndarray, "coefficients directions"]:
+    """An orthonormal basis of the leading directions of targets, if they are many, by subspace iteration."""
+    count = Y.shape[1]
+    if count <= _MOST_DIRECTIONS:
+        return np.eye(count)
+    basis = np.random.default_rng(0).normal(size=(count, _MOST_DIRECTIONS))
+    for _ in range(_SUBSPACE_STEPS):
+        basis, _ = np.linalg.qr(Y.T @ (Y @ basis))
+    return basis
 
 
 @record
@@ -237,6 +249,7 @@ class Kernel(AbstractRegressor):
             if self.lengths == "each":
                 problem, length, ridge = self._find(problem, task.layout.groups, rng)
             else:
+                problem = dc.replace(problem, between=distances(problem.X, problem.X))
                 length, ridge = self._choose(problem.take(self.selection_samples, rng))
             ridge, coefficients = self._solve(problem, length, ridge)
         branch = KernelBranch(
@@ -249,7 +262,8 @@ class Kernel(AbstractRegressor):
             None if problem.linear is None else problem.linear.astype(dtype),
             problem.groups,
         )
-        return task.closed_form(branch)
+        residual = ridge * coefficients / problem.w[:, None] if len(problem.X) == len(X) else None
+        return task.closed_form(branch, residual)
 
     def _solve(self, problem: KernelProblem, length: Length, ridge: float) -> tuple[float, Targets]:
         """Solve; more samples may need more ridge than the few it was chosen on."""
