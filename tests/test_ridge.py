@@ -260,6 +260,31 @@ def test_a_singular_kernel_matrix_says_what_to_do():
     assert problem.leave_one_out_grid(10.0, [1e-300]) == [np.inf]
 
 
+# More samples than centres
+
+
+@pytest.mark.parametrize("settings", [{}, {"lengths": "each"}, {"lengths": "each", "linear_factor": True}])
+def test_all_samples_count_where_the_targets_are_noisy(settings):
+    """With as many centres, what is fitted to all samples is better; without noise both find the function."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, size=(1500, 2))
+    y = np.stack([np.sin(2 * x[:, 0] + x[:, 1]), x[:, 0] * x[:, 1]], axis=1)
+    noisy = y + 0.1 * rng.normal(size=y.shape)
+    kernel = Kernel(max_centres=100, **settings)
+    found = fit(kernel, x[:1000], noisy[:1000]).branch
+    part = fit(kernel, x[:100], noisy[:100]).branch
+    errors = [np.linalg.norm(np.asarray(each(x[1000:])) - y[1000:]) for each in (found, part)]
+    assert found.count <= 100
+    assert errors[0] < 0.7 * errors[1]
+    assert np.abs(np.asarray(fit(kernel, x[:1000], y[:1000]).branch(x[1000:])) - y[1000:]).max() < 0.05
+
+
+def test_a_least_squares_fit_to_the_centres_alone_is_the_solution():
+    x, y, w = smooth()
+    problem = KernelProblem("5/2", x, y, w)
+    np.testing.assert_allclose(problem.fit_to(problem, 0.5, 1e-3), problem.solve(0.5, 1e-3), rtol=1e-7, atol=1e-9)
+
+
 # A length for every input
 
 EACH = Kernel(lengths="each")

@@ -24,7 +24,7 @@ from .progress import Reporter, Silent
 from .regressors.network import AutoBranch
 from .run_data import RunData
 from .search import Search
-from .sizing import with_sizes, within_minutes
+from .sizing import samples_within, with_sizes, within_minutes
 from .trials import FOLDS, MAX_SAMPLES, Folds, TrainedTrunk
 from .trunks import AutoTrunk
 from .two_step import TwoStep
@@ -34,6 +34,8 @@ _FEWEST = 3
 _LEAVE_ONE_OUT = 10
 # From this number on a tenth that is left out is enough where nothing is measured.
 _ONE_SPLIT, _TENTH = 500, 10
+# The share of the time for comparing one kernel.
+_KERNEL_SHARE = 0.08
 
 
 def is_open(method: AbstractMethod) -> bool:
@@ -71,7 +73,7 @@ def choose(
     measured = measured and isinstance(method, TwoStep)
     if not (measured or is_open(method)):
         return Chosen(method)
-    trials = _trials(method, data, seed=seed, reporter=reporter, measured=measured)
+    trials = _trials(method, data, seed=seed, clock=clock, reporter=reporter, measured=measured)
     if trials is None:
         return Chosen(method)
     search = Search(
@@ -95,16 +97,18 @@ def _with_trunk(method: AbstractMethod, data: AnyData) -> AbstractMethod:
 
 
 def _trials(
-    method: AbstractMethod, data: RunData, *, seed: int, reporter: Reporter, measured: bool
+    method: AbstractMethod, data: RunData, *, seed: int, clock: Clock, reporter: Reporter, measured: bool
 ) -> Trials | None:
     """What candidates are compared on; None where a given method would have to be trained once more for that."""
     samples = data.train
     rng = np.random.default_rng(data.split_seed)
     has_network = isinstance(method, TwoStep) and not isinstance(method.trunk, ModesTrunk)
     if isinstance(samples, OperatorData) and not (has_network and measured):
-        if samples.samples > MAX_SAMPLES:
-            reporter.say(f"comparing on {MAX_SAMPLES:,} random samples of {samples.samples:,}")
-            samples = samples.take(np.sort(rng.permutation(samples.samples)[:MAX_SAMPLES]))
+        seconds = clock.share("a comparison of kernels", _KERNEL_SHARE)
+        most = MAX_SAMPLES if clock.minutes is None else samples_within(seconds)
+        if samples.samples > most:
+            reporter.say(f"comparing on {most:,} random samples of {data.counts['train']:,}")
+            samples = samples.take(np.sort(rng.permutation(samples.samples)[:most]))
         return Folds(samples, method.output, _parts(rng.permutation(samples.samples), measured), seed=seed)
     if not isinstance(method, TwoStep):
         raise SettingError("samples at points of their own need the two-step method")

@@ -23,7 +23,7 @@ from .regressors.base import AbstractRegressor
 from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel
 from .sizing import seconds_of_kernel
-from .trials import Candidate, Folds, TrainedTrunk
+from .trials import FOLDS, MAX_SAMPLES, Candidate, Folds, TrainedTrunk
 from .trunks import AutoTrunk
 from .two_step import TwoStep
 
@@ -34,6 +34,8 @@ _NETWORKS = ("network", "active-neurons", "fourier")
 _MODES_SHARE = 0.02
 # An operator is handed over again if it is this much better.
 _CLEARLY = 0.9
+# A kernel has this many times the samples of a comparison as centres in the end.
+_MORE_CENTRES = 2
 # Seconds of what comes after the last training: intervals, saving, the report.
 _LAST_SECONDS = 5.0
 
@@ -90,6 +92,8 @@ class Leaderboard:
     ) -> None:
         self._method, self._trials, self._data = method, trials, trials.data
         self._all_samples = all_samples or trials.data.samples
+        self.centres = min(self._all_samples, _MORE_CENTRES * trials.data.samples, MAX_SAMPLES)
+        """The most centres of a kernel in the end, where it takes about as long as a comparison of two."""
         self._clock, self._reporter, self._measured, self._on_better = clock, reporter, measured, on_better
         self._is_auto = isinstance(branch_of(method), AutoBranch)
         trunk = getattr(method, "trunk", None)
@@ -103,8 +107,14 @@ class Leaderboard:
         self.better_modes: dict[str, list[int]] = {}
         self._settings: dict[str, CandidateSettings] = {}
         self._handed_over, self._handing_over = np.inf, 0.0
+        self._methods: dict[str, AbstractMethod] = {}
         self.last_training = 0.0
         """Seconds that the training in the end may take, while it is not known what will be trained."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether candidates are compared on a part of the samples."""
+        return self._all_samples > self._data.samples
 
     # -- trying
 
@@ -115,6 +125,9 @@ class Leaderboard:
             candidate = self._with_best_modes(given)
             # The first is always tried, so that there is something to choose.
             expected = longer * self._expected(candidate)
+            if candidate.is_closed_form and self.tried:  # to be trained in the end instead of the best so far
+                later = _LAST_SECONDS + self._training_seconds(candidate, expected) - self._last_seconds()
+                expected += max(later, 0.0)
             if name not in self.tried and (not self.tried or self._clock.allows(name, expected)):
                 self.add(name, candidate, brief(candidate, most, is_auto=self._is_auto))
 
@@ -146,22 +159,29 @@ class Leaderboard:
         return candidate if candidate.modes or candidate.trunk else dc.replace(candidate, modes=modes)
 
     def _expected(self, candidate: Candidate) -> float:
-        """Seconds of the last candidate of the same kind, as long as it is; of a first kernel an estimate."""
-        kind = kind_of_branch(candidate.branch)
-        same = [self._seconds[n] for n, each in self.tried.items() if kind_of_branch(each.branch) == kind]
+        """Seconds of the last candidate of the same kind; of a new kind of kernel twice the most of any kernel."""
+        kind, tried = kind_of_branch(candidate.branch), self.tried.items()
+        same = [self._seconds[name] for name, each in tried if kind_of_branch(each.branch) == kind]
         if same or not isinstance(candidate.branch, Kernel) or self._clock.minutes is None:
             return same[-1] if same else 0.0
-        return len(self._trials.parts) * seconds_of_kernel(self._data.samples)
+        kernels = [self._seconds[name] for name, each in tried if isinstance(each.branch, Kernel)]
+        return 2 * max(kernels) if kernels else seconds_of_kernel(self._data.samples)
 
     def _last_seconds(self) -> float:
         """Seconds of what follows in the end, if the best so far is chosen."""
         name = self.best()
-        candidate = self.tried[name]
-        longer = getattr(candidate.branch, "iterations", 1) / max(self.iterations[name], 1)
-        seconds = self._seconds[name] * max(longer, 1.0) * self.growth(candidate.branch)
+        training = self._training_seconds(self.tried[name], self._seconds[name], self.iterations[name])
+        return _LAST_SECONDS + max(training, self.last_training)
+
+    def _training_seconds(self, candidate: Candidate, trial: float, iterations: int = 1) -> float:
+        """Seconds of training a candidate on all samples, if its trial with these iterations takes `trial`."""
+        if str(candidate) in self._methods:
+            return 0.0
+        branch = candidate.branch
         if candidate.is_closed_form:
-            seconds = max(self._handing_over, self._seconds[name] / len(self._trials.parts))
-        return _LAST_SECONDS + max(seconds, self.last_training)
+            more = self.centres / self._data.samples / (1 - 1 / FOLDS) if isinstance(branch, Kernel) else 1.0
+            return self._handing_over + trial * more**3 / FOLDS
+        return trial * max(getattr(branch, "iterations", 1) / max(iterations, 1), 1.0) * self.growth(branch)
 
     def growth(self, branch: AbstractRegressor) -> float:
         """How much longer the training of a branch takes on all samples; that in batches does not."""
@@ -238,8 +258,10 @@ class Leaderboard:
         if not is_first and not self._clock.allows(f"handing over {self.best()}", self._handing_over):
             return
         self._handed_over, begin = self.best_error(), time.perf_counter()
+        found = self.chosen()
+        self._methods[str(self.tried[self.best()])] = found.method
         if self._on_better is not None:
-            self._on_better(self.chosen())
+            self._on_better(found)
         self._handing_over = time.perf_counter() - begin
         self._clock.keep(self._last_seconds())
         baselines = ", ".join(
@@ -261,7 +283,9 @@ class Leaderboard:
         means = {each: self.mean(each) for each in self._errors.errors}
         choice = Choice(name, means, self.best_network(), self._settings, baseline)
         held_out = (lambda: self._held_out(candidate)) if self._measured else None
-        return Chosen(self.method_of(candidate, error), choice, error, held_out)
+        # What was handed over is not trained again for another number of modes.
+        method = self._methods.get(str(candidate)) or self.method_of(candidate, error)
+        return Chosen(method, choice, error, held_out)
 
     def _held_out(self, candidate: Candidate) -> HeldOut:
         is_complete = candidate.is_closed_form and isinstance(self._trials, Folds)

@@ -2,6 +2,7 @@
 
 import dataclasses as dc
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -110,7 +111,7 @@ class Search:
         if not isinstance(self._trials, Folds):
             return
         raw = StandardisedInputs()
-        baselines = {RIDGE: Candidate(raw, Linear(), "none"), KERNEL_RIDGE: Candidate(raw, Kernel(), "none")}
+        baselines = {RIDGE: Candidate(raw, Linear(), "none"), KERNEL_RIDGE: Candidate(raw, self._kernel(), "none")}
         is_free = isinstance(self._method.inputs, AutoInputs) and self._method.weights == "auto"
         if self._is_auto and is_free and self._board.width is None:
             self._board.try_first(RIDGE, baselines[RIDGE])
@@ -123,20 +124,24 @@ class Search:
         """One length first, then a length for every feature; what was found so far is handed over in between."""
         encoders = self._encoders(kernel_encodings)
         self._board.try_all(self._options(Linear(), encoders[:1]))
-        self._board.try_all(self._options(Kernel(), encoders))
-        self._board.try_all(self._options(Kernel(smoothness="inf"), self._board.ranked("kernel, ")[:1]))
+        self._board.try_all(self._options(self._kernel(), encoders))
+        self._board.try_all(self._options(self._kernel(smoothness="inf"), self._board.ranked("kernel, ")[:1]))
         self._board.hand_over()
         if self._board.best_error() <= _ACCURATE:
             return
         ranked = self._board.ranked("kernel, ")
         encodings = self._encoders(lambda data: anisotropic_encodings(data, ranked))
-        self._board.try_all(self._options(Kernel(lengths="each"), encodings))
-        self._board.try_all(self._options(Kernel(lengths="each", linear_factor=True), encodings))
+        self._board.try_all(self._options(self._kernel(lengths="each"), encodings))
+        self._board.try_all(self._options(self._kernel(lengths="each", linear_factor=True), encodings))
         best = self._board.best()
         if isinstance(kernel := self._board.tried[best].branch, Kernel) and kernel.lengths == "each":
             smooth = dc.replace(self._board.tried[best], branch=dc.replace(kernel, smoothness="inf"))
             self._board.try_all({f"Gaussian {best}": smooth})
         self._board.hand_over()
+
+    def _kernel(self, **options: Any) -> Kernel:
+        """With as many centres as there is time for, where it is compared on a part of the samples."""
+        return Kernel(**options, max_centres=self._board.centres) if self._board.is_part else Kernel(**options)
 
     def _fewer_modes(self) -> None:
         """Modes that hold more noise than signal are left out, where that pays."""
@@ -171,14 +176,14 @@ class Search:
         """Functions that move with the input, where the errors of fixed ones fall like a power of their number."""
         if not (self._is_trunk_open and self._measured and isinstance(self._data, OperatorData)):
             return
+        if not self._clock.allows("moving trunk", _MIN_TRUNK_SECONDS):
+            return
         fixed = fixed_functions(self._data)
         if fixed is None or not fixed.features_move:
             return
         self._reporter.say(fixed.in_words())
-        if not self._clock.allows("moving trunk", _MIN_TRUNK_SECONDS):
-            return
         minutes = self._clock.share("moving trunk", _MOVING_SHARE, most=_MAX_MOVING_SECONDS) / 60
-        base = Candidate(moving_inputs(self._data), Kernel(), self._weights)
+        base = Candidate(moving_inputs(self._data), self._kernel(), self._weights)
         method = dc.replace(self._board.method_of(base, None), trunk=MovingTrunk())
         method = within_minutes(method, self._data, minutes / TRUNK_SHARE)
         assert isinstance(method, TwoStep)
@@ -239,6 +244,8 @@ class Search:
         if not isinstance(self._trials, Folds) or not self._measured or not isinstance(self._method, TwoStep):
             return
         best = self._board.best()
+        if not self._clock.allows("error of the trunk"):
+            return
         optimum = _remembered("projection", lambda: float(self._trials_folds.projection_errors().mean()))
         if optimum < _TRUNK_LIMITS * self._board.mean(best):
             return

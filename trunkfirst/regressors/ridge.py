@@ -4,6 +4,7 @@ Where ridge and length are left open they are chosen from a grid by leave-one-ou
 no refits. A length for every input is found by marginal likelihood.
 """
 
+import contextlib
 import dataclasses as dc
 import functools as ft
 import itertools
@@ -25,6 +26,8 @@ from .base import AbstractRegressor, Regression, Task, generator
 Inputs = Float[np.ndarray, "samples features"]
 Targets = Float[np.ndarray, "samples coefficients"]
 Weights = Float[np.ndarray, " samples"]
+Solution = Float[np.ndarray, "_ coefficients"]
+Rows = Int[np.ndarray, " _"]
 
 _LINEAR_RIDGES = tuple(10.0**k for k in range(-16, 1))
 _KERNEL_RIDGES = tuple(10.0**k for k in (-12, -11, -10, -8, -6, -4, -2, 0))
@@ -35,6 +38,9 @@ _MOST_DIRECTIONS, _SUBSPACE_STEPS = 64, 2
 _EIGENVALUES = 1e-15
 # In units of the median distance.
 _LENGTHS = tuple(4.0**k for k in range(-1, 4))
+# Samples of a block, and those that decide whether all are used; the most of samples x centres^2 for that.
+_BLOCK, _HELD, _MOST_WORK = 2000, 500, 4e10
+_ANY_RIDGES = tuple(10.0**k for k in range(-14, 0))
 # The most samples that a length for every input is found on.
 _MAX_FOR_LIKELIHOOD = 500
 
@@ -111,7 +117,10 @@ class KernelProblem:
         """A random part of at most `count` samples."""
         if len(self.X) <= count:
             return self
-        rows = np.sort(rng.choice(len(self.X), count, replace=False))
+        return self.rows(np.sort(rng.choice(len(self.X), count, replace=False)))
+
+    def rows(self, rows: Rows) -> "KernelProblem":
+        """These samples."""
         between = None if self.between is None else self.between[np.ix_(rows, rows)]
         return dc.replace(self, X=self.X[rows], Y=self.Y[rows], w=self.w[rows], between=between)
 
@@ -129,6 +138,35 @@ class KernelProblem:
         """The coefficients a of (K + ridge diag(1/w)) a = Y - offset, by Cholesky."""
         factor = self._factor(length, ridge)
         return scipy.linalg.cho_solve((factor, True), self.Y - self.offset, check_finite=False)
+
+    def fit_to(self, others: "KernelProblem", length: Length, ridge: float) -> Targets:
+        """The coefficients a of these centres with the least |Y - offset - K a|_w^2 + ridge a^T K a over `others`.
+
+        In the orthonormal basis of the kernels, so that it is as well conditioned as `solve`.
+        """
+        factor = self._factor_with_any(length)
+        A, B = np.zeros((len(self.X), len(self.X))), np.zeros((len(self.X), self.Y.shape[1]))
+        for rows in np.array_split(np.arange(len(others.X)), 1 + len(others.X) // _BLOCK):
+            roots = np.sqrt(others.w[rows])
+            P = scipy.linalg.solve_triangular(factor, self.values_at(others.X[rows], length).T, lower=True) * roots
+            A += P @ P.T
+            B += P @ (roots[:, None] * (others.Y[rows] - self.offset))
+        A[np.diag_indices_from(A)] += max(ridge, np.finfo(float).eps * float(np.trace(A)))
+        solved = scipy.linalg.cho_solve(scipy.linalg.cho_factor(A, lower=True), B)
+        return scipy.linalg.solve_triangular(factor, solved, lower=True, trans=1)
+
+    def _factor_with_any(self, length: Length) -> Float[np.ndarray, "samples samples"]:
+        """With the smallest ridge that makes the matrix regular."""
+        for ridge in _ANY_RIDGES:
+            with contextlib.suppress(SolveError):
+                return self._factor(length, ridge)
+        return self._factor(length, 1.0)
+
+    def values_at(self, X: Float[np.ndarray, "_ features"], length: Length) -> Float[np.ndarray, "_ centres"]:
+        """The kernels of all samples at X."""
+        return kernel_matrix(
+            self.smoothness, X, self.X, np.asarray(length), groups=self.groups, linear=self.linear
+        )
 
     def _factor(self, length: Length, ridge: float) -> Float[np.ndarray, "samples samples"]:
         A = np.empty((len(self.X), len(self.X)))
@@ -181,13 +219,35 @@ class KernelProblem:
 
     def _kernel(self, rows: Int[np.ndarray, " rows"], length: Length) -> Float[np.ndarray, "rows samples"]:
         if isinstance(length, np.ndarray):
-            X, groups, linear = self.X, self.groups, self.linear
-            return kernel_matrix(self.smoothness, X[rows], X, length, groups=groups, linear=linear)
+            return self.values_at(self.X[rows], length)
         return MATERN[self.smoothness](self._distances[rows] / length, np.exp)
 
     @ft.cached_property
     def _distances(self) -> Float[np.ndarray, "samples samples"]:
         return distances(self.X, self.X) if self.between is None else self.between
+
+
+def _part(samples: int, most: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
+    """At most this many random samples, all in order if they are fewer, and some of the others."""
+    if samples <= most:
+        return np.arange(samples), np.arange(0)
+    order = rng.permutation(samples)
+    return order[:most], np.sort(order[most:][:_HELD])
+
+
+def _with_all(
+    whole: KernelProblem, part: KernelProblem, fitted: Solution, length: Length, ridge: float, held: Rows
+) -> tuple[KernelProblem, Solution]:
+    """A part of the samples and its coefficients, or fewer centres fitted to all but `held`, which decide."""
+    centres = part.rows(np.arange(min(len(part.X), int(np.sqrt(_MOST_WORK / len(whole.X))))))
+    others, rest = whole.rows(held), whole.rows(np.setdiff1d(np.arange(len(whole.X)), held))
+    solution = centres.fit_to(rest, length, ridge)
+
+    def error(problem: KernelProblem, coefficients: Solution) -> float:
+        missed = others.Y - problem.offset - problem.values_at(others.X, length) @ coefficients
+        return float(np.mean(np.sqrt(others.w * np.sum(missed**2, axis=1))))
+
+    return (centres, solution) if error(centres, solution) < error(part, fitted) else (part, fitted)
 
 
 def _leading_directions(Y: Targets) -> Float[np.ndarray, "coefficients directions"]:
@@ -206,7 +266,8 @@ class Kernel(AbstractRegressor):
     """Matern kernels around the training inputs, and an offset: (K + ridge diag(1/w)) a = Y - offset.
 
     The same as Gaussian-process regression around the weighted mean of the targets. Of more than `max_centres`
-    samples a random part is used; the branch says how many (`count`).
+    samples a random part is used, or fewer of them as centres of a least-squares fit to all samples (a sparse
+    Gaussian process), whichever predicts others better. The branch has the `count` of centres.
 
     With a length for each input, lengths and ridge have the greatest marginal likelihood: an input that matters
     little gets a long one. The kernel is then a product over the input functions if there are several.
@@ -245,13 +306,17 @@ class Kernel(AbstractRegressor):
         with one_blas_thread():
             X, Y, w = task.to_host()
             used = w > 0
-            problem = KernelProblem(self.smoothness, X[used], Y[used], w[used]).take(self.max_centres, rng)
+            whole = KernelProblem(self.smoothness, X[used], Y[used], w[used])
+            used_rows, held = _part(len(whole.X), self.max_centres, rng)
+            problem = whole.rows(used_rows)
             if self.lengths == "each":
                 problem, length, ridge = self._find(problem, task.layout.groups, rng)
             else:
                 problem = dc.replace(problem, between=distances(problem.X, problem.X))
                 length, ridge = self._choose(problem.take(self.selection_samples, rng))
             ridge, coefficients = self._solve(problem, length, ridge)
+            if len(held):
+                problem, coefficients = _with_all(whole, problem, coefficients, length, ridge, held)
         branch = KernelBranch(
             problem.X.astype(dtype),
             coefficients.astype(dtype),
