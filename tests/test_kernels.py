@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.spatial
 import scipy.stats
 
 from trunkfirst.errors import SolveError
@@ -9,6 +10,7 @@ from trunkfirst.linear.blocked_qr import one_blas_thread
 from trunkfirst.linear.kernels import (
     MATERN,
     Likelihood,
+    distances,
     find_kernel,
     find_powers,
     kernel_matrix,
@@ -34,6 +36,20 @@ def some(samples: int = 25, features: int = 4) -> tuple[np.ndarray, np.ndarray, 
     rng = np.random.default_rng(3)
     X = rng.normal(size=(samples, features))
     return X, np.sin(X @ rng.normal(size=(features, 3))), rng.uniform(0.5, 2, samples)
+
+
+# -- distances
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-3])
+def test_distances_of_many_features_lose_no_digits(spread):
+    """Far from the origin, with samples that are nearly or quite the same, or all of them in two clusters."""
+    rng = np.random.default_rng(0)
+    centres = np.repeat(rng.normal(size=(2, 80)), 30, axis=0)
+    X = 1e3 + centres + spread * rng.normal(size=(60, 80))
+    X[1], X[3] = X[0], X[2] + 1e-4
+    np.testing.assert_allclose(distances(X, X), scipy.spatial.distance.cdist(X, X), rtol=1e-9)
+    assert not np.diag(distances(X, X)).any()
 
 
 # -- the likelihood

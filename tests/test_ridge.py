@@ -82,6 +82,16 @@ def test_linear_leave_one_out_is_that_of_refits(features, ridge):
     assert problem.leave_one_out(ridge) == pytest.approx(np.mean(squares), rel=1e-9)
 
 
+def test_many_targets_are_compared_in_their_leading_directions():
+    """Which lose nothing where the targets have fewer directions than columns."""
+    x, y, w = smooth()
+    orthonormal = y @ np.linalg.qr(np.random.default_rng(1).normal(size=(100, y.shape[1])))[0].T
+    few, found = (KernelProblem("5/2", x, each, w).leave_one_out(0.7, 1e-3) for each in (y, orthonormal))
+    assert found == pytest.approx(few, rel=1e-9)
+    sizes = [_LinearProblem(x, each, w).leave_one_out(1e-3) * each.shape[1] for each in (y, orthonormal)]
+    assert sizes[1] == pytest.approx(sizes[0], rel=1e-9)
+
+
 def test_an_open_ridge_is_large_for_noise_and_small_for_lines():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 30))
@@ -248,6 +258,31 @@ def test_a_singular_kernel_matrix_says_what_to_do():
     with pytest.raises(SolveError, match="larger ridge"):
         problem.solve(10.0, 1e-300)
     assert problem.leave_one_out_grid(10.0, [1e-300]) == [np.inf]
+
+
+# More samples than centres
+
+
+@pytest.mark.parametrize("settings", [{}, {"lengths": "each"}, {"lengths": "each", "linear_factor": True}])
+def test_all_samples_count_where_the_targets_are_noisy(settings):
+    """With as many centres, what is fitted to all samples is better; without noise both find the function."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, size=(1500, 2))
+    y = np.stack([np.sin(2 * x[:, 0] + x[:, 1]), x[:, 0] * x[:, 1]], axis=1)
+    noisy = y + 0.1 * rng.normal(size=y.shape)
+    kernel = Kernel(max_centres=100, **settings)
+    found = fit(kernel, x[:1000], noisy[:1000]).branch
+    part = fit(kernel, x[:100], noisy[:100]).branch
+    errors = [np.linalg.norm(np.asarray(each(x[1000:])) - y[1000:]) for each in (found, part)]
+    assert found.count <= 100
+    assert errors[0] < 0.7 * errors[1]
+    assert np.abs(np.asarray(fit(kernel, x[:1000], y[:1000]).branch(x[1000:])) - y[1000:]).max() < 0.05
+
+
+def test_a_least_squares_fit_to_the_centres_alone_is_the_solution():
+    x, y, w = smooth()
+    problem = KernelProblem("5/2", x, y, w)
+    np.testing.assert_allclose(problem.fit_to(problem, 0.5, 1e-3), problem.solve(0.5, 1e-3), rtol=1e-7, atol=1e-9)
 
 
 # A length for every input

@@ -24,7 +24,7 @@ from .progress import Reporter, Silent
 from .regressors.network import AutoBranch
 from .run_data import RunData
 from .search import Search
-from .sizing import with_sizes, within_minutes
+from .sizing import samples_within, with_sizes, within_minutes
 from .trials import FOLDS, MAX_SAMPLES, Folds, TrainedTrunk
 from .trunks import AutoTrunk
 from .two_step import TwoStep
@@ -36,6 +36,8 @@ _LEAVE_ONE_OUT = 10
 _ONE_SPLIT, _TENTH = 500, 10
 # Samples left out of which one half gives intervals at 0.9.
 _ENOUGH = 20
+# The share of the time for comparing one kernel.
+_KERNEL_SHARE = 0.08
 
 
 def is_open(method: AbstractMethod) -> bool:
@@ -77,9 +79,16 @@ def choose(
         return Chosen(method)
     if isinstance(method, TwoStep) and not (isinstance(method.trunk, ModesTrunk) or intervals or is_open(method)):
         return Chosen(method)
-    trials = _trials(method, data, seed=seed, reporter=reporter, measured=measured)
+    trials = _trials(method, data, seed=seed, clock=clock, reporter=reporter, measured=measured)
     search = Search(
-        method, trials, clock, reporter, measured=measured, is_trunk_open=is_trunk_open, on_better=on_better
+        method,
+        trials,
+        clock,
+        reporter,
+        measured=measured,
+        is_trunk_open=is_trunk_open,
+        on_better=on_better,
+        all_samples=data.counts["train"],
     )
     return search.run()
 
@@ -91,13 +100,17 @@ def _with_trunk(method: AbstractMethod, data: AnyData) -> AbstractMethod:
     return method
 
 
-def _trials(method: AbstractMethod, data: RunData, *, seed: int, reporter: Reporter, measured: bool) -> Trials:
+def _trials(
+    method: AbstractMethod, data: RunData, *, seed: int, clock: Clock, reporter: Reporter, measured: bool
+) -> Trials:
     """What candidates are compared on."""
     samples = data.train
     rng = np.random.default_rng(data.split_seed)
-    if samples.samples > MAX_SAMPLES:
-        reporter.say(f"comparing on {MAX_SAMPLES:,} random samples of {samples.samples:,}")
-        samples = samples.take(np.sort(rng.permutation(samples.samples)[:MAX_SAMPLES]))
+    seconds = clock.share("a comparison of kernels", _KERNEL_SHARE)
+    most = MAX_SAMPLES if clock.minutes is None else samples_within(seconds)
+    if samples.samples > most:
+        reporter.say(f"comparing on {most:,} random samples of {data.counts['train']:,}")
+        samples = samples.take(np.sort(rng.permutation(samples.samples)[:most]))
     order = rng.permutation(samples.samples)
     has_network = isinstance(method, TwoStep) and not isinstance(method.trunk, ModesTrunk)
     if isinstance(samples, OperatorData) and not (has_network and measured):

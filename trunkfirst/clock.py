@@ -23,6 +23,7 @@ class Clock:
     def __init__(self, minutes: float | None = None, *, start: float | None = None) -> None:
         self._seconds = math.inf if minutes is None else 60 * minutes
         self._start = time.perf_counter() if start is None else start
+        self._kept = 0.0
 
     @property
     def minutes(self) -> float | None:
@@ -36,8 +37,12 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds left, negative when they are over."""
-        return self._seconds - self.used
+        """Seconds left for other units than the last one, negative when they are over."""
+        return self._seconds - self.used - self._kept
+
+    def keep(self, seconds: float) -> None:
+        """Keep seconds for the last unit of work: the training on all samples, saving it, the report."""
+        self._kept = seconds
 
     def allows(self, unit: str, seconds: float = 0.0) -> bool:
         """Whether a unit of work that takes about `seconds` may begin."""

@@ -32,6 +32,8 @@ from .method import AbstractMethod, Trained
 from .minimisers.loop import OnStep, Status
 from .modes import ModesTrunk
 from .monolithic import Monolithic
+from .networks.branches import KernelBranch
+from .networks.operator import Operator
 from .progress import Reporter, Silent
 from .run_data import RunData
 from .stream import stream_bytes
@@ -72,7 +74,12 @@ class FitResult(Trained):
             rows[each.kind] = f"{each.mean_relative_l2:.2e}"
         if self.evaluation is not None:
             rows["test error"] = f"{self.evaluation.errors.mean():.2e}"
-        return rows | {"seconds": f"{self.seconds:.1f}"}
+        return rows | {"size": f"{self.megabytes:.2g} MB", "seconds": f"{self.seconds:.1f}"}
+
+    @property
+    def megabytes(self) -> float:
+        """The size of the operator, in memory and as it is saved."""
+        return _megabytes(self.operator)
 
     # A dataclass that inherits from another makes its own unless it is said here.
     __repr__ = Trained.__repr__
@@ -103,7 +110,9 @@ def train(
     start, reporter = time.perf_counter(), reporter or Silent()
     clock = Clock(minutes, start=start - data.seconds)
     check_data_memory(data)
-    finish = ft.partial(_finish, data=data, seed=seed, reporter=reporter, start=start, throw=throw)
+    summary = ft.cache(lambda: summarise(data.train, None))
+    options: dict[str, Any] = {"summary": summary, "data": data, "seed": seed, "start": start}
+    finish = ft.partial(_finish, reporter=reporter, throw=throw, **options)
     handed_over: list[Chosen] = []
     fitted: list[FitResult] = []
 
@@ -148,6 +157,7 @@ def _finish(
     start: float,
     throw: bool,
     intervals: bool,
+    summary: Callable[[], TrainingSummary],
     trunk_result: TrunkResult | None = None,
     trained: Trained | None = None,
 ) -> FitResult:
@@ -160,9 +170,10 @@ def _finish(
     for warning in remarks:
         reporter.say(f"warning: {warning}")
     found = prediction_intervals(samples, chosen, trained, seed=seed) if intervals else None
-    summary = summarise(samples, found)
-    operator = dc.replace(trained.operator, domain=training_domain(samples, summary))
+    training = dc.replace(summary(), intervals=found)
+    operator = dc.replace(trained.operator, domain=training_domain(samples, training))
     trained = dc.replace(trained, operator=operator)
+    reporter.say(_size_in_words(operator, data.counts["train"]))
     return FitResult(
         **{field.name: getattr(trained, field.name) for field in dc.fields(Trained)},
         method=chosen.method,
@@ -170,10 +181,23 @@ def _finish(
         samples=data.counts,
         evaluation=None if data.test is None else _evaluated(trained, samples, data.test, chosen),
         validation_error=_validation_error(data, trained, chosen),
-        training=summary,
+        training=training,
         warnings=remarks,
         seconds=time.perf_counter() - start,
     )
+
+
+def _megabytes(operator: Operator) -> float:
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(operator) if hasattr(leaf, "nbytes")) / 1e6
+
+
+def _size_in_words(operator: Operator, samples: int) -> str:
+    """The size of the model before it is written, and of how many samples a kernel has centres."""
+    branch = operator.branch
+    centres = (
+        f", {branch.count:,} kernel centres of {samples:,} samples" if isinstance(branch, KernelBranch) else ""
+    )
+    return f"size of the model: {_megabytes(operator):.2g} MB{centres}"
 
 
 @memory_in_words()

@@ -1,6 +1,7 @@
 """`trunkfirst.fit`: arrays, data or a file in, an operator with its error out."""
 
 import dataclasses as dc
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,7 @@ def fit(
     >>> bool(abs(fields - u[30:]).max() < 1e-2)
     True
     """
+    start = time.perf_counter()
     data = as_data(inputs, outputs, points, axes)
     method = method or TwoStep()
     chooses = is_open(method)
@@ -100,7 +102,7 @@ def fit(
     }
     with as_reporter(progress) as reporter:
         options["reporter"] = reporter
-        parts = split_data(data, settings, reporter=reporter)
+        parts = split_data(data, settings, start=start, reporter=reporter)
         if out is None:
             with use_devices(devices):
                 return train(method, parts, **budget, **options)

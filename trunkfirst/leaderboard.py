@@ -6,25 +6,24 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
+from jaxtyping import Float
 
 from .candidates import Candidate, brief, kind_of_branch, settings_of
 from .checkpoints import remember
 from .clock import Clock
 from .comparison import Comparison
-from .data.operator_data import OperatorData
-from .data.scattered_data import channel_weights
-from .encode import is_relative, make_fields
-from .encoders import Identity
 from .errors import SolveError
 from .inputs import AbstractInputs
 from .intervals import HeldOut
 from .method import AbstractMethod
-from .modes import ModesTrunk, principal_modes
+from .modes import ModesTrunk
 from .progress import Reporter
 from .records import BASELINES, Baseline, CandidateSettings, Choice
 from .regressors.base import AbstractRegressor
 from .regressors.network import AutoBranch, NetworkBranch
-from .trials import Folds, TrainedTrunk
+from .regressors.ridge import Kernel
+from .sizing import seconds_of_kernel
+from .trials import FOLDS, MAX_SAMPLES, Folds, TrainedTrunk
 from .trunks import AutoTrunk
 from .two_step import TwoStep
 
@@ -35,6 +34,10 @@ _NETWORKS = ("network", "active-neurons", "fourier")
 _MODES_SHARE = 0.02
 # An operator is handed over again if it is this much better.
 _CLEARLY = 0.9
+# A kernel has this many times the samples of a comparison as centres in the end.
+_MORE_CENTRES = 2
+# Seconds of what comes after the last training: intervals, saving, the report.
+_LAST_SECONDS = 5.0
 
 Trials: TypeAlias = Folds | TrainedTrunk
 
@@ -85,8 +88,12 @@ class Leaderboard:
         *,
         measured: bool,
         on_better: Callable[[Chosen], None] | None = None,
+        all_samples: int | None = None,
     ) -> None:
         self._method, self._trials, self._data = method, trials, trials.data
+        self._all_samples = all_samples or trials.data.samples
+        self.centres = min(self._all_samples, _MORE_CENTRES * trials.data.samples, MAX_SAMPLES)
+        """The most centres of a kernel in the end, where it takes about as long as a comparison of two."""
         self._clock, self._reporter, self._measured, self._on_better = clock, reporter, measured, on_better
         self._is_auto = isinstance(branch_of(method), AutoBranch)
         trunk = getattr(method, "trunk", None)
@@ -96,9 +103,18 @@ class Leaderboard:
         tolerance = 1.0 if self._is_auto else _NEARLY
         self._errors = Comparison(trials.parts, trials.data.samples, measured=measured, tolerance=tolerance)
         self._seconds: dict[str, float] = {}
+        self.iterations: dict[str, int] = {}
         self.better_modes: dict[str, list[int]] = {}
         self._settings: dict[str, CandidateSettings] = {}
-        self._handed_over = np.inf
+        self._handed_over, self._handing_over = np.inf, 0.0
+        self._methods: dict[str, AbstractMethod] = {}
+        self.last_training = 0.0
+        """Seconds that the training in the end may take, while it is not known what will be trained."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether candidates are compared on a part of the samples."""
+        return self._all_samples > self._data.samples
 
     # -- trying
 
@@ -108,9 +124,34 @@ class Leaderboard:
         for name, given in options.items():
             candidate = self._with_best_modes(given)
             # The first is always tried, so that there is something to choose.
-            if name not in self.tried and (not self.tried or self._clock.allows(name, self._expected(candidate))):
-                self.measure({name: brief(candidate, most, is_auto=self._is_auto)})
-                self.tried[name] = candidate
+            expected = longer * self._expected(candidate)
+            if candidate.is_closed_form and self.tried:  # to be trained in the end instead of the best so far
+                later = _LAST_SECONDS + self._training_seconds(candidate, expected) - self._last_seconds()
+                expected += max(later, 0.0)
+            if name not in self.tried and (not self.tried or self._clock.allows(name, expected)):
+                self.add(name, candidate, brief(candidate, most, is_auto=self._is_auto))
+
+    def add(self, name: str, candidate: Candidate, trial: Candidate | None = None) -> None:
+        """Measure a candidate, or a shorter trial of it, and let it be chosen."""
+        self.measure({name: trial or candidate})
+        self.tried[name] = candidate
+        self._clock.keep(self._last_seconds())
+
+    def allows_iterations(self, name: str, iterations: int) -> bool:
+        """Whether there is time for this number of iterations, now and in the end."""
+        self._clock.keep(_LAST_SECONDS)
+        seconds = self._seconds[name] * iterations / self.iterations[name]
+        twice = (1 + self.growth(self.tried[name].branch)) * seconds
+        is_allowed = self._clock.allows(f"{name}, {iterations} iterations", twice)
+        self._clock.keep(self._last_seconds())
+        return is_allowed
+
+    def try_first(self, name: str, candidate: Candidate) -> None:
+        """Hand over an operator at once: measured on the first part alone, for now."""
+        self.measure({name: candidate}, [0])
+        self.tried[name] = candidate
+        self.hand_over()
+        del self.tried[name]
 
     def _with_best_modes(self, candidate: Candidate) -> Candidate:
         """With as many modes as are asked for, or as the best candidate has."""
@@ -118,32 +159,61 @@ class Leaderboard:
         return candidate if candidate.modes or candidate.trunk else dc.replace(candidate, modes=modes)
 
     def _expected(self, candidate: Candidate) -> float:
-        """Seconds of the last candidate of the same kind."""
-        kind = kind_of_branch(candidate.branch)
-        same = [self._seconds[n] for n, each in self.tried.items() if kind_of_branch(each.branch) == kind]
-        return same[-1] if same else 0.0
+        """Seconds of the last candidate of the same kind; of a new kind of kernel twice the most of any kernel."""
+        kind, tried = kind_of_branch(candidate.branch), self.tried.items()
+        same = [self._seconds[name] for name, each in tried if kind_of_branch(each.branch) == kind]
+        if same or not isinstance(candidate.branch, Kernel) or self._clock.minutes is None:
+            return same[-1] if same else 0.0
+        kernels = [self._seconds[name] for name, each in tried if isinstance(each.branch, Kernel)]
+        return 2 * max(kernels) if kernels else seconds_of_kernel(self._data.samples)
 
-    def measure(self, candidates: Mapping[str, Candidate]) -> None:
-        """Measure candidates that are not to be chosen, or one again."""
+    def _last_seconds(self) -> float:
+        """Seconds of what follows in the end, if the best so far is chosen."""
+        name = self.best()
+        training = self._training_seconds(self.tried[name], self._seconds[name], self.iterations[name])
+        return _LAST_SECONDS + max(training, self.last_training)
+
+    def _training_seconds(self, candidate: Candidate, trial: float, iterations: int = 1) -> float:
+        """Seconds of training a candidate on all samples, if its trial with these iterations takes `trial`."""
+        if str(candidate) in self._methods:
+            return 0.0
+        branch = candidate.branch
+        if candidate.is_closed_form:
+            more = self.centres / self._data.samples / (1 - 1 / FOLDS) if isinstance(branch, Kernel) else 1.0
+            return self._handing_over + trial * more**3 / FOLDS
+        return trial * max(getattr(branch, "iterations", 1) / max(iterations, 1), 1.0) * self.growth(branch)
+
+    def growth(self, branch: AbstractRegressor) -> float:
+        """How much longer the training of a branch takes on all samples; that in batches does not."""
+        most = branch.max_samples if isinstance(branch, NetworkBranch) else 0
+        return max(min(self._all_samples, most) / self._data.samples, 1.0)
+
+    def measure(self, candidates: Mapping[str, Candidate], parts: list[int] | None = None) -> None:
+        """Measure candidates that are not to be chosen, or one again; on these parts, if given."""
         for name, candidate in candidates.items():
             self._settings[name] = settings_of(candidate)
-            found = self._measured_errors(name, candidate)
+            found = self._measured_errors(name, candidate, parts or self._parts(candidate))
             self._errors.errors[name], self._seconds[name] = found["errors"], float(found["seconds"][0])
+            self.iterations[name] = getattr(candidate.branch, "iterations", 1)
             self.better_modes[name] = found["better modes"].tolist()
-            self._reporter.say(f"  {name}: {self.mean(name):.2e}")
+            if parts is None:
+                self._reporter.say(f"  {name}: {self.mean(name):.2e}")
 
-    def _measured_errors(self, name: str, candidate: Candidate) -> Mapping[str, np.ndarray]:
+    def _measured_errors(
+        self, name: str, candidate: Candidate, parts: list[int] | None
+    ) -> Mapping[str, np.ndarray]:
         def compute() -> dict[str, np.ndarray]:
             begin = time.perf_counter()
             try:
-                errors = self._trials.errors(candidate, self._parts(candidate))
+                errors = self._trials.errors(candidate, parts)
             except (SolveError, np.linalg.LinAlgError):
                 errors = np.full(self._data.samples, np.inf)
             modes = np.array(self._trials.better_modes(candidate), int)
             return {"errors": errors, "seconds": np.array([time.perf_counter() - begin]), "better modes": modes}
 
         # What is trained by iterations has checkpoints of its own; a resumed search needs what it found.
-        return remember(f"candidate {name}", compute) if self._trials.is_complete(candidate) else compute()
+        unit = f"candidate {name}" if parts is None else f"candidate {name}, parts {parts}"
+        return remember(unit, compute) if self._trials.is_complete(candidate) else compute()
 
     def _parts(self, candidate: Candidate) -> list[int] | None:
         """What is trained by iterations is measured on the first part alone."""
@@ -188,9 +258,16 @@ class Leaderboard:
         """Report the best so far, if it is clearly better than what was reported before."""
         if not self.tried or not self._measured or not self.best_error() < _CLEARLY * self._handed_over:
             return
-        self._handed_over = self.best_error()
+        is_first = not np.isfinite(self._handed_over)
+        if not is_first and not self._clock.allows(f"handing over {self.best()}", self._handing_over):
+            return
+        self._handed_over, begin = self.best_error(), time.perf_counter()
+        found = self.chosen()
+        self._methods[str(self.tried[self.best()])] = found.method
         if self._on_better is not None:
-            self._on_better(self.chosen())
+            self._on_better(found)
+        self._handing_over = time.perf_counter() - begin
+        self._clock.keep(self._last_seconds())
         baselines = ", ".join(
             f"{name} {self.mean(name):.1e}" for name in BASELINES.values() if name in self._errors.errors
         )
@@ -210,7 +287,9 @@ class Leaderboard:
         means = {each: self.mean(each) for each in self._errors.errors}
         choice = Choice(name, means, self.best_network(), self._settings, baseline)
         held_out = (lambda: self._held_out(candidate)) if self._measured else None
-        return Chosen(self.method_of(candidate, error), choice, error, held_out)
+        # What was handed over is not trained again for another number of modes.
+        method = self._methods.get(str(candidate)) or self.method_of(candidate, error)
+        return Chosen(method, choice, error, held_out)
 
     def _held_out(self, candidate: Candidate) -> HeldOut:
         is_complete = self._trials.is_complete(candidate)
@@ -231,20 +310,17 @@ class Leaderboard:
 
     def with_modes(self, method: TwoStep, error: float, count: int | None = None) -> TwoStep:
         """The method with this number of modes, or as many as an error asks for, if their number is open."""
-        trunk, data = method.trunk, self._data
-        if not isinstance(trunk, ModesTrunk) or trunk.width is not None or not isinstance(data, OperatorData):
+        trunk, trials = method.trunk, self._trials
+        if not isinstance(trunk, ModesTrunk) or trunk.width is not None or not isinstance(trials, Folds):
             return method
-        width = count or suitable_modes(method, data, _MODES_SHARE * error)
+        width = count or suitable_modes(trials.mode_sizes(method.weights), _MODES_SHARE * error)
         return dc.replace(method, trunk=dc.replace(trunk, width=width))
 
 
-def suitable_modes(method: TwoStep, data: OperatorData, allowed: float) -> int:
+def suitable_modes(sizes: Float[np.ndarray, " modes"], allowed: float) -> int:
     """The fewest modes that leave out at most the relative error `allowed`."""
-    output = method.output.fit(data)
-    weights = channel_weights(data, is_relative(method, output))
-    squares = principal_modes(make_fields(data, Identity(), output, weights)).sizes ** 2
-    tails = np.cumsum(squares[::-1])[::-1]
-    return max(1, int((np.sqrt(tails / tails[0]) > allowed).sum()))
+    tails = np.cumsum(sizes[::-1] ** 2)[::-1]
+    return max(1, int((np.sqrt(tails) > allowed * np.sqrt(tails[0])).sum()))
 
 
 def branch_of(method: AbstractMethod) -> AbstractRegressor:

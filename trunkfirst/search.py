@@ -2,6 +2,7 @@
 
 import dataclasses as dc
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +69,7 @@ class Search:
         measured: bool,
         is_trunk_open: bool = False,
         on_better: Callable[[Chosen], None] | None = None,
+        all_samples: int | None = None,
     ) -> None:
         self._method, self._trials, self._clock = method, trials, clock
         self._reporter, self._measured, self._is_trunk_open = reporter, measured, is_trunk_open
@@ -77,7 +79,9 @@ class Search:
         self._weights, *self._other_weights = (
             ("relative", "none") if method.weights == "auto" else (method.weights,)
         )
-        self._board = Leaderboard(method, trials, clock, reporter, measured=measured, on_better=on_better)
+        self._board = Leaderboard(
+            method, trials, clock, reporter, measured=measured, on_better=on_better, all_samples=all_samples
+        )
 
     def run(self) -> Chosen:
         """Closed forms, then what is trained by iterations, as long as it can pay."""
@@ -113,10 +117,11 @@ class Search:
             self._reporter.say("no PCA baselines: there are too many points to interpolate modes between them")
             return
         raw, modes = StandardisedInputs(), None if self._has_modes else ModesTrunk()
-        branches = {RIDGE: Linear(), KERNEL_RIDGE: Kernel()}
+        branches = {RIDGE: Linear(), KERNEL_RIDGE: self._kernel()}
         baselines = {name: Candidate(raw, branch, "none", modes) for name, branch in branches.items()}
         is_free = isinstance(self._method.inputs, AutoInputs) and self._method.weights == "auto"
         if self._is_auto and is_free and self._has_modes and self._board.width is None:
+            self._board.try_first(RIDGE, baselines[RIDGE])
             self._board.try_all(baselines)
             self._fewer_modes()
         else:
@@ -126,20 +131,24 @@ class Search:
         """One length first, then a length for every feature; what was found so far is handed over in between."""
         encoders = self._encoders(kernel_encodings)
         self._board.try_all(self._options(Linear(), encoders[:1]))
-        self._board.try_all(self._options(Kernel(), encoders))
-        self._board.try_all(self._options(Kernel(smoothness="inf"), self._board.ranked("kernel, ")[:1]))
+        self._board.try_all(self._options(self._kernel(), encoders))
+        self._board.try_all(self._options(self._kernel(smoothness="inf"), self._board.ranked("kernel, ")[:1]))
         self._board.hand_over()
         if self._board.best_error() <= _ACCURATE:
             return
         ranked = self._board.ranked("kernel, ")
         encodings = self._encoders(lambda data: anisotropic_encodings(data, ranked))
-        self._board.try_all(self._options(Kernel(lengths="each"), encodings))
-        self._board.try_all(self._options(Kernel(lengths="each", linear_factor=True), encodings))
+        self._board.try_all(self._options(self._kernel(lengths="each"), encodings))
+        self._board.try_all(self._options(self._kernel(lengths="each", linear_factor=True), encodings))
         best = self._board.best()
         if isinstance(kernel := self._board.tried[best].branch, Kernel) and kernel.lengths == "each":
             smooth = dc.replace(self._board.tried[best], branch=dc.replace(kernel, smoothness="inf"))
             self._board.try_all({f"Gaussian {best}": smooth})
         self._board.hand_over()
+
+    def _kernel(self, **options: Any) -> Kernel:
+        """With as many centres as there is time for, where it is compared on a part of the samples."""
+        return Kernel(**options, max_centres=self._board.centres) if self._board.is_part else Kernel(**options)
 
     def _fewer_modes(self) -> None:
         """Modes that hold more noise than signal are left out, where that pays."""
@@ -176,14 +185,14 @@ class Search:
         """Functions that move with the input, where the errors of fixed ones fall like a power of their number."""
         if not (self._is_trunk_open and self._measured and isinstance(self._data, OperatorData)):
             return
+        if not self._clock.allows("moving trunk", _MIN_TRUNK_SECONDS):
+            return
         fixed = fixed_functions(self._data)
         if fixed is None or not fixed.features_move:
             return
         self._reporter.say(fixed.in_words())
-        if not self._clock.allows("moving trunk", _MIN_TRUNK_SECONDS):
-            return
         minutes = self._clock.share("moving trunk", _MOVING_SHARE, most=_MAX_MOVING_SECONDS) / 60
-        base = Candidate(moving_inputs(self._data), Kernel(), self._weights)
+        base = Candidate(moving_inputs(self._data), self._kernel(), self._weights)
         method = dc.replace(self._board.method_of(base, None), trunk=MovingTrunk())
         method = within_minutes(method, self._data, minutes / TRUNK_SHARE)
         assert isinstance(method, TwoStep)
@@ -205,6 +214,9 @@ class Search:
             self._reporter.say(f"Fourier layers would not learn anything in {seconds:.0f} s: not tried")
             return
         self._board.try_all(self._options(branch, [RawInputs()]))
+        best = self._board.best()
+        if self._board.tried[best].branch == branch and self._clock.minutes is not None:
+            self._lengthen(best, 2 * branch.iterations)
         self._board.hand_over()
 
     def _trained(self) -> None:
@@ -221,15 +233,30 @@ class Search:
         best = self._board.best_network()
         if best is not None and kind_of_branch(self._board.tried[best].branch) == "network":
             self._board.try_all(with_decays(best, self._board.tried[best]), _LONGER)
-
+        self._board.last_training = 0.0
         if (best := self._board.best_network()) is not None and best == self._board.best():
-            self._board.measure({best: self._board.tried[best]})  # as long as it will be trained in the end
+            self._lengthen(best, getattr(self._board.tried[best].branch, "iterations", 0))
+
+    def _lengthen(self, name: str, iterations: int) -> None:
+        """Train the best with more iterations than in its trial, and with twice as many while that pays."""
+        if not self._measured:
+            return
+        short, candidate = name, self._board.tried[name]
+        self._board.tried[name] = with_iterations(candidate, self._board.iterations[name])
+        while name == self._board.best() and self._board.allows_iterations(name, iterations):
+            name = f"{short}, {iterations:,} iterations"
+            self._board.add(name, with_iterations(candidate, iterations))
+            if self._clock.minutes is None:
+                return
+            iterations *= 2
 
     def _trunk_limits(self) -> bool:
         """Whether the trunk is the limit of the best candidate, which is then said with its share of the error."""
         if not self._measured:
             return False
         best = self._board.best()
+        if not self._clock.allows("error of the trunk"):
+            return False
         optimum = _remembered("projection", lambda: self._trials.projection_error(self._board.tried[best]))
         share = optimum / self._board.mean(best)
         if share < _TRUNK_LIMITS:
@@ -322,11 +349,13 @@ class Search:
 
     def _within_time(self, branch: AutoBranch) -> NetworkBranch:
         """Trials, and the whole training, that fit into the time left."""
-        seconds = seconds_of_branch(branch, self._data)
+        seconds, growth = seconds_of_branch(branch, self._data), self._board.growth(branch.network)
         trial = self._clock.share("trial", _TRIAL_SHARE) / seconds
-        whole = self._clock.share("whole", _WHOLE_SHARE) / seconds
+        whole = self._clock.share("whole", _WHOLE_SHARE) / seconds / growth
         self._board.trial_iterations = int(max(_MIN_TRIAL, min(branch.trial_iterations, trial)))
-        return dc.replace(branch.network, iterations=int(max(_MIN_TRIAL, min(branch.network.iterations, whole))))
+        iterations = int(max(_MIN_TRIAL, min(branch.network.iterations, whole)))
+        self._board.last_training = iterations * seconds * growth
+        return dc.replace(branch.network, iterations=iterations)
 
 
 def _remembered(name: str, compute: Callable[[], float]) -> float:

@@ -17,6 +17,7 @@ from .data.scattered_data import AnyData, ScatteredData
 from .distributed.processes import broadcast_value
 from .encode import encode
 from .inputs import AutoInputs, RawInputs, StandardisedInputs
+from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import trunk_limit
 from .method import AbstractMethod
 from .minimisers.loop import minimise, raise_if_interrupted
@@ -25,6 +26,7 @@ from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .regressors.fourier import FourierBranch
 from .regressors.network import AutoBranch
+from .trials import FOLDS, MAX_SAMPLES
 from .two_step import TwoStep
 
 # Functions beyond this relative error of the best basis are left out.
@@ -43,6 +45,11 @@ _TRIALS, _BRANCH_FITS = 10, 6
 _MIN_TRIAL, _MIN_BRANCH = 20, 50
 # Fourier layers: passes through the samples, iterations, and modes while an iteration is timed.
 _MOST_EPOCHS, _FEWEST_FOURIER, _FEW_MODES = 100, 200, 8
+
+
+# A kernel costs this many factorisations: the matrix, its solutions and predictions; that of this size is timed.
+_FEWEST_SAMPLES = 1000
+_KERNEL_COST, _FACTORISED = 2, 500
 
 
 def with_sizes(method: AbstractMethod, data: AnyData) -> AbstractMethod:
@@ -126,6 +133,22 @@ def seconds_of_branch(branch: AutoBranch, data: AnyData) -> float:
     """Seconds of an iteration of the network of an open branch, for about as many coefficients as samples."""
     coefficients = min(data.samples, _MAX_FUNCTIONS) * data.channels
     return _journalled("branch", lambda: _seconds_of_branch(branch, coefficients, data))
+
+
+def seconds_of_kernel(samples: int) -> float:
+    """About the seconds of a kernel fitted to all but a fifth of the samples, for each of five folds."""
+    matrix = 2 * np.eye(_FACTORISED)
+    begin = time.perf_counter()
+    with one_blas_thread():
+        np.linalg.cholesky(matrix)
+    each = _KERNEL_COST * (time.perf_counter() - begin)
+    return FOLDS * each * ((1 - 1 / FOLDS) * samples / _FACTORISED) ** 3
+
+
+def samples_within(seconds: float) -> int:
+    """How many samples a kernel can be compared on in this time, of those that are enough and at most all."""
+    most = _journalled("kernel, all samples", lambda: seconds_of_kernel(MAX_SAMPLES))
+    return int(np.clip(_two_digits(int(MAX_SAMPLES * np.cbrt(seconds / most))), _FEWEST_SAMPLES, MAX_SAMPLES))
 
 
 def fourier_within(branch: FourierBranch, data: AnyData, seconds: float) -> FourierBranch | None:

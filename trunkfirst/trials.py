@@ -21,6 +21,7 @@ from .data.scattered_data import AnyData, channel_weights
 from .encode import encoded, input_layout
 from .evaluation import Evaluation, evaluate
 from .fields import TrunkResult
+from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import principal_rows
 from .linear.orthonormalise import field_sizes
 from .minimisers.loop import OnStep, raise_if_interrupted
@@ -34,7 +35,7 @@ FOLDS = 5
 # Of more samples, a random part is looked at.
 MAX_SAMPLES = 4000
 # Coordinates of the outputs below this share of their norm are rounding.
-_ROUNDING = 1e-15
+_ROUNDING = 1e-14
 # What the modes that a network learns may leave out in a comparison.
 _NETWORK_MODES = 1e-6
 # Fewer modes, which leave out noise of the outputs, must be this much better; their numbers grow by this factor.
@@ -61,6 +62,7 @@ class Folds:
         self._better: dict[str, list[int]] = {}
         self._best = np.inf, "", list[Coordinates]()
 
+    @one_blas_thread()
     def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
         """The relative error of every sample that is left out once; NaN for the others."""
         if candidate.trunk is not None:
@@ -101,8 +103,8 @@ class Folds:
             return self._coordinates.errors(rows, coordinates).mean(axis=1)[:, None]
         modes = fold.modes(candidate)
         exact = self._coordinates.values[rows] / fold.scale
-        best = exact @ modes.T
-        beyond = np.sum((exact - best @ modes) ** 2, axis=2)
+        best = _times(exact, modes.T)
+        beyond = np.sum((exact - _times(best, modes)) ** 2, axis=2)
         missed, left_out = np.cumsum((predicted - best) ** 2, axis=2), np.cumsum(best[..., ::-1] ** 2, axis=2)
         places = [min(count or len(modes), len(modes)) for count in counts]
         tails = [left_out[..., len(modes) - n - 1] if n < len(modes) else 0.0 for n in places]
@@ -114,6 +116,7 @@ class Folds:
         """Whether a candidate is measured on all parts: closed forms are."""
         return candidate.is_closed_form
 
+    @one_blas_thread()
     def projection_error(self, candidate: Candidate) -> float:
         """The mean error with the best coefficients on the samples left out: what the trunk alone costs."""
         if candidate.trunk is not None:
@@ -122,10 +125,16 @@ class Folds:
         for part, rows in enumerate(self.parts):
             fold = self._fold(part)
             _, modes, _ = principal_rows(fold.targets.reshape(-1, fold.targets.shape[-1]), _ROUNDING)
-            best = self._coordinates.values[rows] @ modes.T @ modes
+            best = _times(self._coordinates.values[rows], modes.T @ modes)
             found[rows] = self._coordinates.errors(rows, best).mean(axis=1)
         return float(np.nanmean(found))
 
+    @ft.cache  # noqa: B019 - folds live as long as the search
+    def mode_sizes(self, weights: str) -> Float[np.ndarray, " modes"]:
+        """The singular values of the outputs of all samples with these weights, as they are modes of a trunk."""
+        return _Fold(self.data, self._output, self._coordinates.values).principal(weights == "relative")[0]
+
+    @one_blas_thread()
     def training_error(self, candidate: Candidate) -> float:
         """The mean relative error of the samples that the first fold was fitted to."""
         if candidate.trunk is not None:
@@ -135,6 +144,7 @@ class Folds:
         predicted = fold.fit(candidate, self._seed)(fold.train.flat_inputs)
         return float(self._coordinates.errors(rows, fold.coordinates_of(candidate, predicted)).mean())
 
+    @one_blas_thread()
     def predictions(
         self, candidate: Candidate, parts: Sequence[int] | None = None
     ) -> Float[np.ndarray, "samples points ..."]:
@@ -204,7 +214,7 @@ class _Fold:
 
     def coordinates_of(self, candidate: Candidate, predicted: Coordinates) -> Coordinates:
         """Coefficients of the outputs from coefficients of the modes."""
-        return predicted @ self.modes(candidate) * self.scale
+        return _times(predicted, self.modes(candidate)) * self.scale
 
     def fit(self, candidate: Candidate, seed: int) -> Callable[[np.ndarray], Coordinates]:
         """Fit a candidate; the function returned predicts coefficients of the modes."""
@@ -225,16 +235,30 @@ class _Fold:
         return predict
 
     def _weights(self, relative: bool) -> Float[np.ndarray, " samples"] | None:
-        rows = channel_weights(self.train, relative and not self.output.positive)
+        rows = self._channel_weights(relative)
         return None if rows is None else rows.mean(axis=1)
+
+    @ft.cache  # noqa: B019 - lives as long as the fold
+    def _channel_weights(self, relative: bool) -> Float[np.ndarray, "samples channels"] | None:
+        return channel_weights(self.train, relative and not self.output.positive)
 
     @ft.cache  # noqa: B019 - lives as long as the fold
     def _principal(self, relative: bool) -> tuple[Float[np.ndarray, "modes rank"], Coordinates]:
         """Modes and the coefficients of all samples."""
-        rows = channel_weights(self.train, relative and not self.output.positive)
+        _, modes = self.principal(relative)
+        return modes, _times(self.targets, modes.T)
+
+    def principal(self, relative: bool) -> tuple[Float[np.ndarray, " modes"], Float[np.ndarray, "modes rank"]]:
+        """The singular values of all samples with their weights, and their principal modes."""
+        rows = self._channel_weights(relative)
         weighted = self.targets if rows is None else self.targets * np.sqrt(rows / rows.mean())[..., None]
-        _, modes, _ = principal_rows(weighted.reshape(-1, weighted.shape[2]), _ROUNDING)
-        return modes, self.targets @ modes.T
+        return principal_rows(weighted.reshape(-1, weighted.shape[2]), _ROUNDING)[:2]
+
+
+def _times(coordinates: Coordinates, matrix: Float[np.ndarray, "rank others"]) -> Coordinates:
+    """The same as `@`, which would multiply the channels of one sample after the other."""
+    samples, channels, rank = coordinates.shape
+    return (coordinates.reshape(samples * channels, rank) @ matrix).reshape(samples, channels, -1)
 
 
 def _closed_form(
@@ -283,6 +307,7 @@ class OutputCoordinates:
     point_weights: Float[np.ndarray, " points"]
 
     @classmethod
+    @one_blas_thread()
     def of(cls, data: OperatorData, output: Output) -> "OutputCoordinates":
         """The coordinates of all outputs of `data`."""
         fitted = output.fit(data)

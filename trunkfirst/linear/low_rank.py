@@ -25,6 +25,8 @@ _MOST_NUMBERS, _FEWEST_ROWS, _MOST_ROWS = 2**26, 64, 1024
 _BUFFERED = 4096
 # Random combinations of columns that are tried before all of them.
 _SKETCHES = (64, 256)
+# Well below this tolerance what a sketch leaves does not show.
+_TINY = 1e-13
 # Leverage: directions below this share of the largest are noise.
 _NOISE = 1e-8
 # Shares of the mean square: rounding, and the size below which the number of functions limits nothing.
@@ -74,7 +76,7 @@ def principal_rows(
 ) -> tuple[Float[np.ndarray, " rank"], Float[np.ndarray, "rank columns"], float]:
     """Singular values, right singular vectors as rows, and the sum of squares left out."""
     with one_blas_thread():
-        s, W = _right_singular_vectors(_sketched(matrix))
+        s, W = _right_singular_vectors(_sketched(matrix, tolerance))
     rank, discarded = _sufficient_rank(s, tolerance)
     return s[:rank], W[:rank], discarded
 
@@ -85,21 +87,22 @@ def _sufficient_rank(values: Float[np.ndarray, " values"], tolerance: float) -> 
     return rank, float(tails[rank]) if rank < len(values) else 0.0
 
 
-def _sketched(matrix: np.ndarray) -> np.ndarray:
+def _sketched(matrix: np.ndarray, tolerance: float) -> np.ndarray:
     """A matrix of fewer rows with the same right singular vectors, where the rank is far below both sizes.
 
     Q has the span of random combinations of the columns, and Q^T A replaces A only if what it leaves of A is at
-    rounding level, which is computed.
+    rounding level, or well below the tolerance, which is computed.
     """
     if current_mesh() is not None:
         return matrix
-    rng, size = np.random.default_rng(0), np.linalg.norm(matrix)
+    rng = np.random.default_rng(0)
+    small_enough = max(4 * np.finfo(matrix.dtype).eps, min(tolerance, _TINY) / 4) * np.linalg.norm(matrix)
     for count in _SKETCHES:
         if 4 * count > min(matrix.shape):
             break
         Q, _ = np.linalg.qr(matrix @ rng.normal(size=(matrix.shape[1], count)).astype(matrix.dtype))
         small = Q.T @ matrix
-        if np.linalg.norm(matrix - Q @ small) <= 4 * np.finfo(matrix.dtype).eps * size:
+        if np.linalg.norm(matrix - Q @ small) <= small_enough:
             return small
     return matrix
 

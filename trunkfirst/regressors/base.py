@@ -11,6 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..data.array_checks import evenly
 from ..distributed.processes import assemble_rows, sum_over_processes
 from ..encoders import AnyArray
 from ..errors import DataError
@@ -24,6 +25,7 @@ from .input_grid import InputGrid, OutputBasis
 # Samples of a block; samples, and numbers of theirs, that a regressor gets at once.
 _BLOCK = 2**14
 _MAX_ROWS, _MAX_NUMBERS = 50_000, 2**24
+_MAX_FOR_LOSS = 10_000
 
 Block = tuple[Float[Array, "block features"], Float[Array, "block coefficients"], Float[Array, " block"]]
 
@@ -125,12 +127,20 @@ class Task:
         weights = None if self.weights is None else jnp.asarray(self.weights)
         return jnp.asarray(self.inputs), jnp.asarray(self.targets), weights
 
-    def closed_form(self, branch: Branch) -> "Regression":
-        """The result of a regressor without iterations; its log has one line. NumPy evaluates what it can."""
-        with one_blas_thread():
-            residual = np.asarray(branch(np.asarray(self.inputs))) - np.asarray(self.targets)
+    def closed_form(
+        self, branch: Branch, residual: Float[np.ndarray, "samples coefficients"] | None = None
+    ) -> "Regression":
+        """The result of a regressor without iterations; its log has one line. NumPy evaluates what it can.
+
+        The loss is that of at most 10,000 samples.
+        """
+        rows = np.arange(len(self.inputs))
+        if residual is None:
+            rows = evenly(len(rows), _MAX_FOR_LOSS)
+            with one_blas_thread():
+                residual = np.asarray(branch(np.asarray(self.inputs)[rows])) - np.asarray(self.targets)[rows]
         squares = np.mean(residual**2, axis=1)
-        weighted = squares if self.weights is None else squares * _mean_one(np.asarray(self.weights))
+        weighted = squares if self.weights is None else squares * _mean_one(np.asarray(self.weights)[rows])
         loss, seconds = float(np.mean(weighted)) * self.loss_unit, time.perf_counter() - self.begin
         step = LogEntry("branch", 1, 1, loss, loss, 1.0, seconds)
         if self.on_step is not None:

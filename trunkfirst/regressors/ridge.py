@@ -4,6 +4,7 @@ Where ridge and length are left open they are chosen from a grid by leave-one-ou
 no refits. A length for every input is found by marginal likelihood.
 """
 
+import contextlib
 import dataclasses as dc
 import functools as ft
 import itertools
@@ -12,13 +13,11 @@ from typing import Literal
 
 import numpy as np
 import scipy.linalg
-import scipy.spatial.distance
 from jaxtyping import Float, Int
 
 from ..errors import SettingError, SolveError
 from ..linear.blocked_qr import one_blas_thread
-from ..linear.kernels import MATERN, find_kernel, kernel_matrix
-from ..linear.low_rank import principal_directions
+from ..linear.kernels import MATERN, distances, find_kernel, kernel_matrix
 from ..networks.branches import KernelBranch
 from ..networks.layers import Perceptron
 from ..settings import Field, kind_field, record
@@ -27,16 +26,21 @@ from .base import AbstractRegressor, Regression, Task, generator
 Inputs = Float[np.ndarray, "samples features"]
 Targets = Float[np.ndarray, "samples coefficients"]
 Weights = Float[np.ndarray, " samples"]
+Solution = Float[np.ndarray, "_ coefficients"]
+Rows = Int[np.ndarray, " _"]
 
 _LINEAR_RIDGES = tuple(10.0**k for k in range(-16, 1))
 _KERNEL_RIDGES = tuple(10.0**k for k in (-12, -11, -10, -8, -6, -4, -2, 0))
 _SMALL_RIDGES = (1e-13, 1e-14)
 # Directions of the targets that decide on length and ridge.
-_MOST_DIRECTIONS, _NEGLIGIBLE = 64, 1e-13
+_MOST_DIRECTIONS, _SUBSPACE_STEPS = 64, 2
 # Ridges below this share of the largest eigenvalue are lost in rounding.
 _EIGENVALUES = 1e-15
 # In units of the median distance.
 _LENGTHS = tuple(4.0**k for k in range(-1, 4))
+# Samples of a block, and those that decide whether all are used; the most of samples x centres^2 for that.
+_BLOCK, _HELD, _MOST_WORK = 2000, 500, 4e10
+_ANY_RIDGES = tuple(10.0**k for k in range(-14, 0))
 # The most samples that a length for every input is found on.
 _MAX_FOR_LIKELIHOOD = 500
 
@@ -68,6 +72,7 @@ class _LinearProblem:
         self.x_mean, self.y_mean = self.share @ X, self.share @ Y
         self.Y = (Y - self.y_mean) * self.roots
         self.U, self.s, self.V = np.linalg.svd((X - self.x_mean) * self.roots, full_matrices=False)
+        self.leading = self.Y @ _leading_directions(self.Y)
 
     def solve(
         self, ridge: float
@@ -84,8 +89,8 @@ class _LinearProblem:
         """
         kept = self.U * self._filter(ridge)
         h = self.share + np.sum(kept * self.U, axis=1)
-        residual = self.Y - kept @ (self.U.T @ self.Y)
-        return float(np.mean((residual / np.maximum(1 - h, 1e-14)[:, None]) ** 2))
+        residual = self.leading - kept @ (self.U.T @ self.leading)
+        return float(np.sum((residual / np.maximum(1 - h, 1e-14)[:, None]) ** 2)) / self.Y.size
 
     def _filter(self, ridge: float) -> Float[np.ndarray, " rank"]:
         squares = self.s**2
@@ -105,18 +110,24 @@ class KernelProblem:
     w: Weights
     groups: tuple[int, ...] = ()
     linear: Float[np.ndarray, " weights"] | None = None
+    between: Float[np.ndarray, "samples samples"] | None = None
+    """The distances of the inputs, where they are known."""
 
     def take(self, count: int, rng: np.random.Generator) -> "KernelProblem":
         """A random part of at most `count` samples."""
         if len(self.X) <= count:
             return self
-        rows = np.sort(rng.choice(len(self.X), count, replace=False))
-        return dc.replace(self, X=self.X[rows], Y=self.Y[rows], w=self.w[rows])
+        return self.rows(np.sort(rng.choice(len(self.X), count, replace=False)))
+
+    def rows(self, rows: Rows) -> "KernelProblem":
+        """These samples."""
+        between = None if self.between is None else self.between[np.ix_(rows, rows)]
+        return dc.replace(self, X=self.X[rows], Y=self.Y[rows], w=self.w[rows], between=between)
 
     def median_distance(self) -> float:
         """The median distance between samples that differ, 1 if none do."""
-        distances = self._distances[self._distances > 0]
-        return float(np.median(distances)) if len(distances) else 1.0
+        found = self._distances[self._distances > 0]
+        return float(np.median(found)) if len(found) else 1.0
 
     @property
     def offset(self) -> Float[np.ndarray, " coefficients"]:
@@ -127,6 +138,35 @@ class KernelProblem:
         """The coefficients a of (K + ridge diag(1/w)) a = Y - offset, by Cholesky."""
         factor = self._factor(length, ridge)
         return scipy.linalg.cho_solve((factor, True), self.Y - self.offset, check_finite=False)
+
+    def fit_to(self, others: "KernelProblem", length: Length, ridge: float) -> Targets:
+        """The coefficients a of these centres with the least |Y - offset - K a|_w^2 + ridge a^T K a over `others`.
+
+        In the orthonormal basis of the kernels, so that it is as well conditioned as `solve`.
+        """
+        factor = self._factor_with_any(length)
+        A, B = np.zeros((len(self.X), len(self.X))), np.zeros((len(self.X), self.Y.shape[1]))
+        for rows in np.array_split(np.arange(len(others.X)), 1 + len(others.X) // _BLOCK):
+            roots = np.sqrt(others.w[rows])
+            P = scipy.linalg.solve_triangular(factor, self.values_at(others.X[rows], length).T, lower=True) * roots
+            A += P @ P.T
+            B += P @ (roots[:, None] * (others.Y[rows] - self.offset))
+        A[np.diag_indices_from(A)] += max(ridge, np.finfo(float).eps * float(np.trace(A)))
+        solved = scipy.linalg.cho_solve(scipy.linalg.cho_factor(A, lower=True), B)
+        return scipy.linalg.solve_triangular(factor, solved, lower=True, trans=1)
+
+    def _factor_with_any(self, length: Length) -> Float[np.ndarray, "samples samples"]:
+        """With the smallest ridge that makes the matrix regular."""
+        for ridge in _ANY_RIDGES:
+            with contextlib.suppress(SolveError):
+                return self._factor(length, ridge)
+        return self._factor(length, 1.0)
+
+    def values_at(self, X: Float[np.ndarray, "_ features"], length: Length) -> Float[np.ndarray, "_ centres"]:
+        """The kernels of all samples at X."""
+        return kernel_matrix(
+            self.smoothness, X, self.X, np.asarray(length), groups=self.groups, linear=self.linear
+        )
 
     def _factor(self, length: Length, ridge: float) -> Float[np.ndarray, "samples samples"]:
         A = np.empty((len(self.X), len(self.X)))
@@ -174,19 +214,51 @@ class KernelProblem:
     @ft.cached_property
     def _leading(self) -> Float[np.ndarray, "samples directions"]:
         """The targets in their leading directions, which decide as all of them do."""
-        roots = np.sqrt(self.w)[:, None]
         centred = self.Y - self.offset
-        return centred @ principal_directions(centred * roots, tolerance=_NEGLIGIBLE)[:_MOST_DIRECTIONS].T
+        return centred @ _leading_directions(centred * np.sqrt(self.w)[:, None])
 
     def _kernel(self, rows: Int[np.ndarray, " rows"], length: Length) -> Float[np.ndarray, "rows samples"]:
         if isinstance(length, np.ndarray):
-            X, groups, linear = self.X, self.groups, self.linear
-            return kernel_matrix(self.smoothness, X[rows], X, length, groups=groups, linear=linear)
+            return self.values_at(self.X[rows], length)
         return MATERN[self.smoothness](self._distances[rows] / length, np.exp)
 
     @ft.cached_property
     def _distances(self) -> Float[np.ndarray, "samples samples"]:
-        return scipy.spatial.distance.cdist(self.X, self.X)
+        return distances(self.X, self.X) if self.between is None else self.between
+
+
+def _part(samples: int, most: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
+    """At most this many random samples, all in order if they are fewer, and some of the others."""
+    if samples <= most:
+        return np.arange(samples), np.arange(0)
+    order = rng.permutation(samples)
+    return order[:most], np.sort(order[most:][:_HELD])
+
+
+def _with_all(
+    whole: KernelProblem, part: KernelProblem, fitted: Solution, length: Length, ridge: float, held: Rows
+) -> tuple[KernelProblem, Solution]:
+    """A part of the samples and its coefficients, or fewer centres fitted to all but `held`, which decide."""
+    centres = part.rows(np.arange(min(len(part.X), int(np.sqrt(_MOST_WORK / len(whole.X))))))
+    others, rest = whole.rows(held), whole.rows(np.setdiff1d(np.arange(len(whole.X)), held))
+    solution = centres.fit_to(rest, length, ridge)
+
+    def error(problem: KernelProblem, coefficients: Solution) -> float:
+        missed = others.Y - problem.offset - problem.values_at(others.X, length) @ coefficients
+        return float(np.mean(np.sqrt(others.w * np.sum(missed**2, axis=1))))
+
+    return (centres, solution) if error(centres, solution) < error(part, fitted) else (part, fitted)
+
+
+def _leading_directions(Y: Targets) -> Float[np.ndarray, "coefficients directions"]:
+    """An orthonormal basis of the leading directions of targets, if they are many, by subspace iteration."""
+    count = Y.shape[1]
+    if count <= _MOST_DIRECTIONS:
+        return np.eye(count)
+    basis = np.random.default_rng(0).normal(size=(count, _MOST_DIRECTIONS))
+    for _ in range(_SUBSPACE_STEPS):
+        basis, _ = np.linalg.qr(Y.T @ (Y @ basis))
+    return basis
 
 
 @record
@@ -194,7 +266,8 @@ class Kernel(AbstractRegressor):
     """Matern kernels around the training inputs, and an offset: (K + ridge diag(1/w)) a = Y - offset.
 
     The same as Gaussian-process regression around the weighted mean of the targets. Of more than `max_centres`
-    samples a random part is used; the branch says how many (`count`).
+    samples a random part is used, or fewer of them as centres of a least-squares fit to all samples (a sparse
+    Gaussian process), whichever predicts others better. The branch has the `count` of centres.
 
     With a length for each input, lengths and ridge have the greatest marginal likelihood: an input that matters
     little gets a long one. The kernel is then a product over the input functions if there are several.
@@ -233,12 +306,17 @@ class Kernel(AbstractRegressor):
         with one_blas_thread():
             X, Y, w = task.to_host()
             used = w > 0
-            problem = KernelProblem(self.smoothness, X[used], Y[used], w[used]).take(self.max_centres, rng)
+            whole = KernelProblem(self.smoothness, X[used], Y[used], w[used])
+            used_rows, held = _part(len(whole.X), self.max_centres, rng)
+            problem = whole.rows(used_rows)
             if self.lengths == "each":
                 problem, length, ridge = self._find(problem, task.layout.groups, rng)
             else:
+                problem = dc.replace(problem, between=distances(problem.X, problem.X))
                 length, ridge = self._choose(problem.take(self.selection_samples, rng))
             ridge, coefficients = self._solve(problem, length, ridge)
+            if len(held):
+                problem, coefficients = _with_all(whole, problem, coefficients, length, ridge, held)
         branch = KernelBranch(
             problem.X.astype(dtype),
             coefficients.astype(dtype),
@@ -249,7 +327,8 @@ class Kernel(AbstractRegressor):
             None if problem.linear is None else problem.linear.astype(dtype),
             problem.groups,
         )
-        return task.closed_form(branch)
+        residual = ridge * coefficients / problem.w[:, None] if len(problem.X) == len(X) else None
+        return task.closed_form(branch, residual)
 
     def _solve(self, problem: KernelProblem, length: Length, ridge: float) -> tuple[float, Targets]:
         """Solve; more samples may need more ridge than the few it was chosen on."""
