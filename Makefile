@@ -11,7 +11,7 @@ TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 demo: .venv/ready-run
 	rm -rf runs/demo
-	$(BIN)/trunkfirst compare nonlinear-conductivity --iterations 2000 --set branch.iterations=50 --out runs/demo
+	$(BIN)/trunkfirst compare nonlinear-conductivity --iterations 2000 --set branch.iterations=50 --workers 2 --out runs/demo
 	$(BIN)/trunkfirst export runs/demo/two-step-seed0 --to html --out runs/demo/explorer.html
 	@echo "report: runs/demo/report.html; interactive explorer: runs/demo/explorer.html"
 
