@@ -3,8 +3,8 @@
     python benchmarks/corrupt.py
 
 A small run is made; then one bit of a random byte of a random file is flipped, a file is cut off at a random
-place, or removed, and `trunkfirst evaluate` is called (exit code 10, and the file is named). The report and its
-drawings, which no command reads and `trunkfirst report` makes anew, are left to `verify_manifest` (as to
+place, or removed, and `trunkfirst evaluate` is called (exit code 10, and the file is named). The report, its
+drawings and the model card, from which no command reads a number, are left to `verify_manifest` (as to
 `sha256sum -c`). Every file that is removed, except those, is then missed by all commands that read a run folder
 (`report` does not look at the model). The model folder is damaged once more on its own, as if it had been copied
 out of the run.
@@ -95,9 +95,14 @@ def damage_all(run: Path, flips: int, cuts: int, *, seed: int = 0) -> dict[str, 
     assert by_manifest(run) is None
     found: dict[str, Count] = collections.defaultdict(Count)
     for how, path in damages(run, flips, cuts, seed):
-        is_page = path.name == "report.html" or path.parent.name == "figures"
+        is_page = _is_page(path)
         _count(found[f"{how}, {'report and drawings' if is_page else 'what is read'}"], path, run, is_page)
     return dict(found)
+
+
+def _is_page(path: Path) -> bool:
+    """Whether this is for people only: a report, a drawing or a model card."""
+    return path.name in ("report.html", "README.md") or path.parent.name == "figures"
 
 
 def _count(count: Count, path: Path, run: Path, is_page: bool) -> None:
@@ -112,7 +117,7 @@ def damage_model(model: Path, flips: int, cuts: int, *, seed: int = 1) -> dict[s
     """The same for a model folder, as `load` sees it."""
     found: dict[str, Count] = collections.defaultdict(Count)
     for how, path in damages(model, flips, cuts, seed):
-        said = by_load(model)
+        said = (by_manifest if _is_page(path) else by_load)(model)
         found[how].tried += 1
         found[how].noticed += said is not None
         found[how].named += said is not None and (path.name in said or path.name == "MANIFEST.sha256")
@@ -130,7 +135,7 @@ def remove_for_all(run: Path, place: Path) -> dict[str, Count]:
     }
     found: dict[str, Count] = collections.defaultdict(Count)
     for _, path in damages(run, 0, 0, 0):
-        if path.name == "report.html" or path.parent.name == "figures":
+        if _is_page(path):
             continue
         for command, options in commands.items():
             if command == "report" and path.parent.name == "model":

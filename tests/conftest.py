@@ -9,6 +9,7 @@ import importlib
 import json
 import shutil
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,15 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_disable_most_optimizations", True)
 # A shell starts commands in the background with Ctrl-C ignored, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# They send signals, set limits, or start several processes as Windows cannot.
+_NOT_ON_WINDOWS = [
+    "test_hostile.py",
+    "test_launch.py",
+    "test_resume.py",
+    "test_server_process.py",
+    "test_sweep.py",
+]
+collect_ignore = _NOT_ON_WINDOWS if sys.platform == "win32" else []
 
 
 @contextlib.contextmanager

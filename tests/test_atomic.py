@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +43,7 @@ def test_the_final_name_appears_only_at_the_end(tmp_path: Path):
         assert not path.exists()
     assert path.read_bytes() == b"whole"
     assert list(tmp_path.iterdir()) == [path]
-    assert path.stat().st_mode & 0o777 == 0o644
+    assert sys.platform == "win32" or path.stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize("place", ["absent/x", "file/x", "folder"])

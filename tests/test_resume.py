@@ -22,8 +22,10 @@ from trunkfirst.files.integrity import sha256_of, verify_manifest
 from trunkfirst.files.npz import read_npz
 from trunkfirst.files.text_files import read_json
 from trunkfirst.minimisers import loop
+from trunkfirst.networks.operator import load
+from trunkfirst.progress import Silent
 from trunkfirst.regressors.active_neurons import NeuronSearch
-from trunkfirst.runs.compare import compare
+from trunkfirst.runs.compare import Comparison, compare
 from trunkfirst.runs.config import RunConfig, load_config, make_config, nested
 from trunkfirst.runs.directory import run_directory
 from trunkfirst.runs.more_samples import fit_more
@@ -253,6 +255,38 @@ def test_a_comparison_is_resumed(file: Path, tmp_path: Path, work: Work):
     assert work.done <= whole + MOST_AGAIN
     for name in ("two-step-seed0", "two-step-seed1", "two-step-without-qr-seed1"):
         assert_same(tmp_path / "whole" / name, tmp_path / "a" / name)
+
+
+class Interrupting(Silent):
+    """Presses Ctrl-C when the first part of a comparison is finished."""
+
+    def say(self, text: str) -> None:
+        if ": finished after" in text:
+            raise KeyboardInterrupt
+
+
+def test_a_comparison_in_two_processes_has_the_same_bits(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also when it is interrupted while one process has finished and the other has not."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # as in this process
+    methods = ("two-step", "two-step-without-qr", "monolithic")
+    configs = [config_of(file, method=method) for method in methods[:2]]
+    configs.append(config_of(file, **VARIANTS["monolithic"]))
+    compare(configs, tmp_path / "one")
+    with pytest.raises(KeyboardInterrupt):
+        compare(configs, tmp_path / "two", workers=2, reporter=Interrupting())
+    assert not (tmp_path / "two" / "metrics.json").exists()
+    found = resume(tmp_path / "two")
+    assert isinstance(found, Comparison)
+    assert [outcome.config.method.name for outcome in found.outcomes] == list(methods)
+    for outcome in found.outcomes:
+        assert_same(tmp_path / "one" / outcome.folder.name, outcome.folder)
+    inputs, points = antiderivative(3).flat_inputs, antiderivative(3).points
+    known = load(tmp_path / "one" / "two-step-seed0").predict(inputs, points)
+    assert np.array_equal(found.outcomes[0].result.operator.predict(inputs, points), known)
+    verify_manifest(tmp_path / "two")
+    assert not (tmp_path / "two" / "checkpoints").exists()
 
 
 @pytest.mark.parametrize("keeps", [True, pytest.param(False, marks=pytest.mark.slow)])

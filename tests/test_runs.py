@@ -90,6 +90,7 @@ def test_files(outcome: Outcome):
         "history.jsonl",
         "metrics.json",
         "model/MANIFEST.sha256",
+        "model/README.md",
         "model/model.json",
         "model/model.safetensors",
         "training.npz",

@@ -16,7 +16,7 @@ from helpers import fitted, has_same_bits, make_operator, network_of, waves
 
 from trunkfirst.encoders import Identity, LinearProjection
 from trunkfirst.errors import CorruptFileError, DataError, OutputNotWritableError
-from trunkfirst.files.integrity import sha256_of, update_manifest
+from trunkfirst.files.integrity import sha256_of, update_manifest, verify_manifest
 from trunkfirst.inputs import fit_standardise
 from trunkfirst.intervals import Intervals, fit_novelty
 from trunkfirst.networks.operator import Operator, load, save
@@ -89,10 +89,45 @@ def test_round_trip_of_a_fit(tmp_path: Path):
     assert np.array_equal(*values)
 
 
+def test_the_model_card_says_what_the_operator_knows(tmp_path: Path):
+    """Names from data are text: they cannot make links, tables, HTML or code of their own."""
+    domain = TrainingDomain(
+        points=POINTS,
+        coordinate_names=("x", "y"),
+        channel_names=("T|<b>\n# `no`",),
+        units={"T|<b>\n# `no`": "K"},
+        input_sizes=(1, 2),
+        input_ranges=np.array([[-1.5, 0.0, 2.0], [1.0, 3.0, 4.25]]),
+        extras=EXTRAS,
+    )
+    operator = dc.replace(make_operator(), domain=domain)
+    card = (operator.save(tmp_path, measured={"error [of] _us_": 1.25e-3}) / "README.md").read_text()
+    assert r"| output | T\|\<b\> \# \`no\` (K) |" in card
+    assert "1 value, in training from -1.5 to 1" in card
+    assert "2 values, in training from 0 to 4.25" in card
+    assert r"- error \[of\] \_us\_: 0.00125" in card
+    assert "with probability 0.8: 0.1\n" in card
+    assert "inf" not in card
+    verify_manifest(tmp_path)
+
+
+def test_a_model_card_may_be_edited_or_removed(tmp_path: Path):
+    operator = make_operator()
+    card = operator.save(tmp_path) / "README.md"
+    card.write_text("Our own words.")
+    assert np.array_equal(load(tmp_path).predict(INPUTS, POINTS), operator.predict(INPUTS, POINTS))
+    operator.save(tmp_path)
+    assert card.read_text() == "Our own words."
+    verify_manifest(tmp_path)
+    card.unlink()
+    load(operator.save(tmp_path))
+    assert "trunkfirst.load" in card.read_text()
+
+
 def test_saving_twice_gives_the_same_bytes(tmp_path: Path):
     for name in ("a", "b"):
         save(make_operator(), tmp_path / name)
-    for name in ("model.json", "model.safetensors"):
+    for name in ("model.json", "model.safetensors", "README.md"):
         assert sha256_of(tmp_path / "a" / name) == sha256_of(tmp_path / "b" / name)
 
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import sys
 import tempfile
 import time
 import warnings
@@ -34,6 +35,7 @@ LOCK = ".lock"
 """The file by which a process holds a folder."""
 _MAGIC = b"trunkfirst checkpoint 1\n"
 _SEAL_BYTES = 64
+_LOCKED_BYTE = 2**20
 _current: ContextVar["Journal | None"] = ContextVar("journal", default=None)
 
 
@@ -321,8 +323,7 @@ def _parse(payload: bytes) -> tuple[str, int, list[CheckpointRecord]]:
 def lock_folder(folder: Path) -> Generator[None]:
     """Hold the lock of `folder` inside the block.
 
-    The system releases the lock when its owner dies; what the file then says has no meaning. Windows has no such
-    lock, so there nothing is refused.
+    The system releases the lock when its owner dies; what the file then says has no meaning.
 
     Raises:
         FolderInUseError: Another process holds the lock.
@@ -340,22 +341,36 @@ def lock_folder(folder: Path) -> Generator[None]:
             os.write(descriptor, json.dumps({"process": os.getpid(), "host": platform.node()}).encode())
             yield
         finally:
-            path.unlink(missing_ok=True)
+            if sys.platform != "win32":
+                path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
+        if sys.platform == "win32":  # which cannot remove a file that a process has open
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _try_lock(descriptor: int, path: Path) -> bool:
     """Lock the file; a lock on a file that its owner has just removed does not count."""
     try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor)
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:
         return False
+
+
+def _lock(descriptor: int) -> None:
+    """Lock an open file without waiting; raises an OSError if another process holds it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)  # behind the text, since a locked byte cannot be read
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _owner(path: Path) -> str:

@@ -85,6 +85,7 @@ class TerminalReporter:
         for task in self._tasks.values():
             self._progress.stop_task(task)
         self._tasks.clear()
+        self._latest = text.strip()
         self._console.print(text)
 
     def on_samples(self, done: int, total: int) -> None:

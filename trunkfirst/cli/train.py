@@ -90,6 +90,7 @@ def compare(
         str, typer.Option(help="Methods, comma separated.")
     ] = "two-step,two-step-without-qr,monolithic",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds for each method.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; with more than one, training prints less.")] = 1,
     preset: Preset = None,
     seed: Seed = None,
     samples: Samples = None,
@@ -124,7 +125,7 @@ def compare(
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:
         if scheduler is not None:
             load_run_data(configs[0].data, configs[0].problem, scheduler=scheduler, reporter=reporter)
-        comparison = run_all(configs, folder, seeds=seeds, reporter=reporter)
+        comparison = run_all(configs, folder, seeds=seeds, workers=workers, reporter=reporter)
     return _show_comparison(comparison, json, quiet) if is_leader else 0
 
 

@@ -90,7 +90,10 @@ def launch(plan: Launch, *, say: Callable[[str], None]) -> int:
 
     Raises:
         LostProcessError: A process was lost and `plan.restarts` are used up.
+        UsageError: On Windows, where a process cannot pass Ctrl-C on to another.
     """
+    if sys.platform == "win32":
+        raise UsageError("launch needs Linux or macOS; on Windows train in one process, or in its Linux subsystem")
     arguments, lost = plan.arguments, ""
     with tempfile.TemporaryDirectory(prefix="trunkfirst-launch-") as temporary, _signals_received() as signals:
         scratch = Path(temporary)
@@ -104,7 +107,7 @@ def launch(plan: Launch, *, say: Callable[[str], None]) -> int:
                     say(f"continue with: trunkfirst launch --processes {plan.processes} resume {folder}")
                 return 130 if signals[0] == signal.SIGINT else 143
             if code > 0 and _log_in(scratch, local).is_file():
-                sys.stderr.write(_log_in(scratch, local).read_text(errors="replace")[-4000:])
+                sys.stderr.write(_log_in(scratch, local).read_text(encoding="utf-8", errors="replace")[-4000:])
             if code >= 0 and code != LostProcessError.exit_code:
                 return code
             reason = f"was ended by signal {-code}" if code < 0 else "gave up"

@@ -6,6 +6,7 @@ on standard input and writes to standard output: for every array a line of JSON,
 instead, a line with the error.
 """
 
+import faulthandler
 import importlib
 import importlib.util
 import io
@@ -211,17 +212,21 @@ def attributes_of(attributes: Mapping[str, Any]) -> Labels:
 
 
 def limit(memory: int, work: int) -> None:
-    """Cap address space at `memory` more bytes, and CPU time at what `work` bytes may take."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
+    """Cap address space at `memory` more bytes (on Linux), and CPU time at what `work` bytes may take."""
     seconds = math.ceil(time.process_time() + _SPARE_SECONDS) + work // _SLOWEST_RATE
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+    if sys.platform == "win32":  # time on the clock; this timer ends the process even inside the HDF5 library
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        return
+    import resource
+
+    limits = {resource.RLIMIT_CPU: seconds}
     pages = Path("/proc/self/statm")
     if pages.exists():
-        used = int(pages.read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + _SPARE_BYTES + memory, resource.RLIM_INFINITY))
+        used = int(pages.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+        limits[resource.RLIMIT_AS] = used + _SPARE_BYTES + memory
+    for kind, most in limits.items():
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _datasets(path: Path, group: Any, prefix: str, h5py: Any) -> Iterator[tuple[str, Any]]:

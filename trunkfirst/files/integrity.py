@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterable, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 MANIFEST = "MANIFEST.sha256"
+CARD = "README.md"
 # Not in the manifest: checkpoints have a checksum each, and are removed when the run is complete.
 CHECKPOINTS = "checkpoints"
 _LARGEST_MANIFEST = 2**24
@@ -25,6 +27,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([^\0\n\r]+)")
 # Below the first there is no limit. Simulation data shrink by a few times when compressed, a bomb by about 1,000.
 _HARMLESS_BYTES = 2**27
 _LARGEST_RATIO = 20
+_WINDOWS_WAITS = (0.01, 0.1, 1.0)
 
 
 # -- writing
@@ -54,7 +57,7 @@ def atomic_write(path: Path | str) -> Generator[BinaryIO]:
                 raise
         with _naming(path):
             os.chmod(name, 0o644)  # noqa: PTH101 - so that tests can make each of these calls fail
-            os.replace(name, path)  # noqa: PTH105
+            _replace(name, path)
             _sync_folder(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -85,8 +88,18 @@ def _naming(path: Path) -> Generator[None]:
         raise OutputNotWritableError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def _replace(name: str, path: Path) -> None:
+    """Rename; Windows refuses it while another process, such as a virus scanner, reads the old file."""
+    for seconds in _WINDOWS_WAITS if sys.platform == "win32" else ():
+        with contextlib.suppress(PermissionError):
+            os.replace(name, path)  # noqa: PTH105
+            return
+        time.sleep(seconds)
+    os.replace(name, path)  # noqa: PTH105
+
+
 def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":  # Windows cannot open a folder; its rename is durable enough
+    if sys.platform == "win32":  # Windows cannot open a folder; its rename is durable enough
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -235,9 +248,10 @@ def verify_manifest(folder: Path | str, *, but: Sequence[str] = ()) -> None:
 def verify_run(folder: Path | str) -> None:
     """Verify the manifest of a run folder that is to be used.
 
-    Reports, figures and diagnoses are skipped: they are made from the other files and may have been removed.
+    Reports, figures, diagnoses and model cards are skipped: no number is read from them, and they may have been
+    removed or edited.
     """
-    verify_manifest(folder, but=("*report.html", "*figures/*", "*diagnosis.json", "*diagnosis.npz"))
+    verify_manifest(folder, but=("*report.html", "*figures/*", "*diagnosis.json", "*diagnosis.npz", f"*{CARD}"))
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

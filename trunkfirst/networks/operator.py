@@ -25,6 +25,7 @@ from ..intervals import intervals_from, novelty_from
 from .branches import (
     PredictOnlyBranch,
 )
+from .card import model_card
 from .deeponet import DeepONet, Inputs, Points
 from .fourier_layers import GridBranch
 from .interpolants import GridSpline, SimplexInterpolation
@@ -202,15 +203,17 @@ class Operator(DeepONet):
         is_outlier = np.zeros(len(inputs), bool) if novelty is None else novelty.is_outlier(inputs)
         return Prediction(values, values - half, values + half, is_outlier, is_outside)
 
-    def save(self, folder: Path | str) -> Path:
+    def save(self, folder: Path | str, *, measured: Mapping[str, float | int] | None = None) -> Path:
         """Write the operator into `folder`, which is created if necessary; `trunkfirst.load` reads it back.
 
+        The folder has a model card, `README.md`, with ranges and intervals, and with numbers that you have
+        `measured`, such as {"mean relative l2 error of 100 test samples": 1e-3}.
         Returns the folder. Raises a `PredictOnlyError` for an operator around a scikit-learn estimator and an
         `OutputNotWritableError` if the folder cannot be created.
         """
         if isinstance(self.branch, PredictOnlyBranch):
             raise PredictOnlyError(self.branch.refusal("saved; predict in this program"))
-        return write_operator(self, folder)
+        return write_operator(self, folder, model_card(self, measured or {}))
 
     def plot(self, inputs: Inputs) -> np.ndarray:
         """Draw predictions of the first three inputs at the training points; returns the matplotlib axes."""
@@ -341,9 +344,9 @@ class Operator(DeepONet):
             warnings.warn(f"{which}; the operator extrapolates", UserWarning, stacklevel=3)
 
 
-def save(operator: Operator, folder: Path | str) -> Path:
+def save(operator: Operator, folder: Path | str, *, measured: Mapping[str, float | int] | None = None) -> Path:
     """Write an operator into `folder`: see `Operator.save`."""
-    return operator.save(folder)
+    return operator.save(folder, measured=measured)
 
 
 def load(folder: Path | str) -> Operator:

@@ -1,5 +1,5 @@
-"""An operator on disk: `model.json` describes its parts, `model.safetensors` holds the arrays, and
-`MANIFEST.sha256` the checksums of both.
+"""An operator on disk: `model.json` describes its parts, `model.safetensors` holds the arrays, `README.md` is the
+model card, and `MANIFEST.sha256` has the checksums.
 
 Loading runs no code from the file, which may name only the classes in `PARTS`.
 """
@@ -30,8 +30,8 @@ from ..encoders import (
     Standardise,
 )
 from ..errors import CorruptFileError, OutputNotWritableError
-from ..files.integrity import atomic_write, inside, open_file, verify_manifest, write_manifest
-from ..files.text_files import parse_json, read_json, write_json
+from ..files.integrity import CARD, atomic_write, inside, open_file, read_bytes, verify_manifest, write_manifest
+from ..files.text_files import parse_json, read_json, write_json, write_text
 from ..outputs import Boundary, OutputMap
 from .branches import (
     ConvolutionFeatures,
@@ -51,6 +51,8 @@ T = TypeVar("T")
 
 FORMAT = 1
 _DESCRIPTION, _WEIGHTS = "model.json", "model.safetensors"
+_CARD_BEGIN = len("---\nlibrary_name: trunkfirst\n")
+_LARGEST_CARD = 2**24
 _MOST_ARRAYS = 10_000
 _LONGEST_HEADER = 2**21
 # Fields of parts and entries of lists; a network of a hundred layers has about 500.
@@ -69,8 +71,8 @@ PARTS: dict[str, type] = {part.__name__: part for part in _ALL}
 PARTS |= dict.fromkeys(("Coordinates", "Coefficients", "QuadratureProjection"), LinearProjection)
 
 
-def write_operator(operator: Any, folder: Path | str) -> Path:
-    """Write `model.safetensors`, `model.json` and their manifest into `folder`, which is created if necessary.
+def write_operator(operator: Any, folder: Path | str, card: str) -> Path:
+    """Write `model.safetensors`, `model.json`, the card and a manifest into `folder`, made if necessary.
 
     Returns the folder. Raises an `OutputNotWritableError` if the folder cannot be created.
     """
@@ -86,8 +88,18 @@ def write_operator(operator: Any, folder: Path | str) -> Path:
         file.write(content)
     digest = hashlib.sha256(content).hexdigest()
     write_json(folder / _DESCRIPTION, {"format": FORMAT, "sha256": digest, "operator": description})
-    write_manifest(folder, (_DESCRIPTION, _WEIGHTS))
+    has_card = _write_card(folder / CARD, card)
+    write_manifest(folder, (_DESCRIPTION, _WEIGHTS, *((CARD,) if has_card else ())))
     return folder
+
+
+def _write_card(path: Path, card: str) -> bool:
+    """Write the card, unless this is the README of something else, which begins differently."""
+    begin = card.encode()[:_CARD_BEGIN]
+    if path.exists() and read_bytes(path, most=_LARGEST_CARD)[:_CARD_BEGIN] != begin:
+        return False
+    write_text(path, card)
+    return True
 
 
 def read_operator(folder: Path | str, operator_type: type[T]) -> T:
@@ -98,7 +110,7 @@ def read_operator(folder: Path | str, operator_type: type[T]) -> T:
     folder = Path(folder)
     if not (folder / _DESCRIPTION).exists() and (folder / "model").is_dir():
         folder = folder / "model"
-    verify_manifest(folder)
+    verify_manifest(folder, but=(CARD,))
     path = inside(folder, _DESCRIPTION)
     header = read_json(path)
     if not isinstance(header, dict) or header.get("format") != FORMAT:

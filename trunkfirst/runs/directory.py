@@ -71,7 +71,7 @@ def run_directory(
         _remove_unbegun(folder)
         prepare_directory(folder)
     text, checkpoints = to_json(request), folder / CHECKPOINTS
-    with lock_folder(folder), _sigterm_raises():
+    with lock_folder(folder), sigterm_raises():
         _make(checkpoints)
         remove_leftovers(folder, older_than=0)
         write_text(checkpoints / _REQUEST, text)
@@ -184,7 +184,7 @@ def _make(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _sigterm_raises() -> Generator[None]:
+def sigterm_raises() -> Generator[None]:
     """SIGTERM raises `Terminated`, as Ctrl-C raises KeyboardInterrupt; only the main thread can have handlers.
 
     A second one ends the process at once: an exception in the middle of the clean-up of the first could reach the

@@ -30,7 +30,8 @@ def resume(
         case {"command": "run", "config": values}:
             return run(_config(values), folder, reporter=reporter, resumes=True)
         case {"command": "compare", "configs": list(several), "seeds": int(seeds)}:
-            return compare([_config(v) for v in several], folder, seeds=seeds, reporter=reporter, resumes=True)
+            configs, workers = [_config(values) for values in several], request.get("workers", 1)
+            return compare(configs, folder, seeds=seeds, workers=workers, reporter=reporter, resumes=True)
         case {"command": "sweep", "workers": int() | None as workers, "scheduler": str() | None as scheduler}:
             grid = read_grid(folder)
             return sweep(grid, folder, workers=workers, scheduler=scheduler, on_run=on_run, reporter=reporter)

@@ -23,6 +23,7 @@ from ..method import AbstractMethod
 from ..networks.branches import Branch
 from ..networks.operator import Operator, save
 from ..progress import Reporter, Silent
+from ..records import BASELINES
 from ..regressors.active_neurons import ActiveNeurons
 from ..run_data import RunData, load_run_data
 from ..settings import to_toml
@@ -168,11 +169,26 @@ def _metrics(config: RunConfig, result: FitResult, seconds: dict[str, float]) ->
     }
 
 
+def _measured(result: FitResult) -> dict[str, float | int]:
+    """The numbers for the model card."""
+    choice, evaluation, error = result.chosen.choice, result.evaluation, "mean relative l2 error"
+    found = {
+        "training samples": result.samples["train"],
+        f"{error} on samples that were left out": result.validation_error,
+        f"{error} on {result.samples['test']:,} test samples": evaluation and float(evaluation.errors.mean()),
+        **{
+            f"{error} of {BASELINES[each.kind]}": each.mean_relative_l2
+            for each in (choice.baseline if choice else ())
+        },
+    }
+    return {name: number for name, number in found.items() if number is not None}
+
+
 def _write(outcome: Outcome) -> None:
     folder, result = outcome.folder, outcome.result
     lines = [to_json(dc.asdict(step), indent=None) for step in result.history]
     write_text(folder / "history.jsonl", "\n".join(lines) + "\n")
-    save(result.operator, folder / "model")
+    save(result.operator, folder / "model", measured=_measured(result))
     write_summary(folder, result.training)
     if result.evaluation is not None and outcome.test_data is not None:
         arrays = evaluation_arrays(outcome.config.problem, result.evaluation, outcome.test_data)
