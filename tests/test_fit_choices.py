@@ -80,7 +80,8 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[[AbstractMethod, Mapping[
     def go(method: AbstractMethod, errors: Mapping[str, float]) -> Tried:
         found: Tried = {}
 
-        def measure(board: Any, candidates: Tried) -> None:
+        def measure(board: Any, candidates: Tried, parts: list[int] | None = None) -> None:
+            del parts
             found.update(candidates)
             for name, candidate in candidates.items():
                 board._errors.errors[name] = np.full(board._data.samples, errors.get(name, 9.0))

@@ -102,6 +102,11 @@ def test_an_open_ridge_is_large_for_noise_and_small_for_lines():
     assert np.linalg.norm(fit(Linear(1e-12), x, noise).branch.weights[0]) > 1
 
 
+def test_constant_inputs_give_the_mean():
+    y = np.random.default_rng(0).normal(size=(5, 3))
+    np.testing.assert_allclose(fit(Linear(), np.full((5, 2), 0.3), y).branch(np.ones((1, 2)))[0], y.mean(axis=0))
+
+
 # Kernel ridge
 
 

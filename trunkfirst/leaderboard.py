@@ -134,7 +134,7 @@ class Leaderboard:
     def add(self, name: str, candidate: Candidate, trial: Candidate | None = None) -> None:
         """Measure a candidate, or a shorter trial of it, and let it be chosen."""
         self.measure({name: trial or candidate})
-        self.tried[name] = candidate
+        self.tried[name], self.iterations[name] = candidate, getattr((trial or candidate).branch, "iterations", 1)
         self._clock.keep(self._last_seconds())
 
     def allows_iterations(self, name: str, iterations: int) -> bool:
@@ -170,7 +170,7 @@ class Leaderboard:
     def _last_seconds(self) -> float:
         """Seconds of what follows in the end, if the best so far is chosen."""
         name = self.best()
-        training = self._training_seconds(self.tried[name], self._seconds[name], self.iterations[name])
+        training = self._training_seconds(self.tried[name], self._seconds[name], self.iterations.get(name, 1))
         return _LAST_SECONDS + max(training, self.last_training)
 
     def _training_seconds(self, candidate: Candidate, trial: float, iterations: int = 1) -> float:
@@ -194,7 +194,6 @@ class Leaderboard:
             self._settings[name] = settings_of(candidate)
             found = self._measured_errors(name, candidate, parts or self._parts(candidate))
             self._errors.errors[name], self._seconds[name] = found["errors"], float(found["seconds"][0])
-            self.iterations[name] = getattr(candidate.branch, "iterations", 1)
             self.better_modes[name] = found["better modes"].tolist()
             if parts is None:
                 self._reporter.say(f"  {name}: {self.mean(name):.2e}")

@@ -94,7 +94,7 @@ class _LinearProblem:
 
     def _filter(self, ridge: float) -> Float[np.ndarray, " rank"]:
         squares = self.s**2
-        return squares / (squares + ridge * max(squares[0], np.finfo(float).tiny))
+        return squares / (squares + ridge * (squares[0] or 1.0))
 
 
 @dc.dataclass(frozen=True, eq=False)
