@@ -80,3 +80,37 @@ def test_predictions_turn_with_the_input():
         expected, found = turned(operator.predict(f[:5])), operator.predict(turned(f[:5]))
         missed = np.linalg.norm(found - expected) / np.linalg.norm(expected)
         assert (missed < 1e-5) == turns  # the layers compute in single precision
+
+
+def test_images_are_further_samples():
+    """A kernel that learns from images has the error of one with as many samples more."""
+    rng = np.random.default_rng(4)
+    f = rng.normal(3.0, 1.0, size=(300, N * N))
+    u = membrane(f, np.zeros(N * N)) ** 2
+
+    def error(samples: int, images: int | None) -> float:
+        method = trunkfirst.TwoStep(
+            trunkfirst.ModesTrunk(),
+            trunkfirst.Kernel(),
+            inputs=trunkfirst.StandardisedInputs(),
+            weights="relative",
+            images=images,
+        )
+        operator = trunkfirst.fit(f[:samples], u[:samples], SQUARE, method=method, intervals=False).operator
+        return float(np.linalg.norm(operator.predict(f[200:]) - u[200:]) / np.linalg.norm(u[200:]))
+
+    assert error(70, 1000) < 0.6 * error(70, None)
+    assert error(70, 70) == pytest.approx(error(70, None))  # no room for images
+
+
+def test_images_need_a_grid():
+    rng = np.random.default_rng(5)
+    method = trunkfirst.TwoStep(
+        trunkfirst.ModesTrunk(2),
+        trunkfirst.Linear(),
+        inputs=trunkfirst.RawInputs(),
+        weights="none",
+        images=100,
+    )
+    with pytest.raises(trunkfirst.errors.SettingError, match="images: symmetries are found where"):
+        trunkfirst.fit(rng.normal(size=(70, 2)), rng.normal(size=(70, 9)), np.linspace(0, 1, 9), method=method)

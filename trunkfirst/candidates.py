@@ -42,6 +42,8 @@ class Candidate:
     """The number of modes; None for all."""
     coordinates: Coordinates | None = None
     """How this trunk sees the points; as the method says if left out."""
+    images: int | None = None
+    """Samples and images under symmetries that the branch learns from; the samples alone if left out."""
 
     @property
     def is_closed_form(self) -> bool:

@@ -12,12 +12,14 @@ from jaxtyping import Array, Bool, Float
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
 from .encoders import AbstractEncoder, AnyArray, Identity, Parallel, in_precision
+from .errors import SettingError
 from .fields import AbstractFields, Basis, Fields, Mesh
 from .inputs import AutoInputs, Coordinates, Inputs
 from .linear.blocked_qr import one_blas_thread
 from .outputs import Output, OutputMap, raw_outputs
 from .regressors.base import AbstractRegressor, InputLayout, Regression
 from .regressors.input_grid import OutputBasis, find_grid
+from .regressors.symmetries import WithImages, with_images
 from .scattered import ScatteredFields
 from .settings import Field, record
 
@@ -56,6 +58,8 @@ class EncodedData:
     coordinates: AbstractEncoder
     output: OutputMap | None
     input_names: tuple[str, ...]
+    # for images under symmetries
+    raw_inputs: Float[np.ndarray, "samples sensors"] | None = None
 
     @property
     def rows(self) -> int:
@@ -71,12 +75,30 @@ class EncodedData:
         """The same without what only step 1 needs."""
         return self
 
-    def fit_branch(self, branch: AbstractRegressor, basis: Basis, **options: Any) -> Regression:
-        """Step 2: the coefficients of all channels of a sample, next to each other, from the encoded inputs."""
-        targets = jnp.asarray(basis.targets.reshape(len(self.inputs), -1), self.dtype)
-        unit = basis.loss_unit
-        layout = self.layout_with(basis)
-        return branch.fit(self.inputs, targets, self.sample_weights, layout=layout, loss_unit=unit, **options)
+    def fit_branch(
+        self, branch: AbstractRegressor, basis: Basis, *, images: int | None = None, **options: Any
+    ) -> Regression:
+        """Step 2: the coefficients of all channels of a sample, next to each other, from the encoded inputs.
+
+        With `images`, samples and their images under the symmetries that they show, up to this many in all.
+        """
+        targets = basis.targets.reshape(len(self.inputs), -1)
+        unit, layout = basis.loss_unit, self.layout_with(basis)
+        inputs, weights = self.inputs, self.sample_weights
+        if images is not None:
+            found = self._with_images(targets, layout, images)
+            inputs, targets = encoded(self.encoder, found.inputs, self.dtype), found.targets
+            weights = None if weights is None else weights[found.rows]
+        targets = jnp.asarray(targets, self.dtype)
+        return branch.fit(inputs, targets, weights, layout=layout, loss_unit=unit, **options)
+
+    def _with_images(self, targets: np.ndarray, layout: InputLayout, most: int) -> WithImages:
+        if self.raw_inputs is None or layout.grid is None or layout.basis is None:
+            raise SettingError(
+                "images: symmetries are found where inputs and outputs lie on one grid, and the trunk is "
+                "orthonormalised; leave out method.images"
+            )
+        return with_images(self.raw_inputs, np.asarray(targets), layout.grid, layout.basis, most)
 
     def layout_with(self, basis: Basis) -> InputLayout:
         """The layout of the inputs, with the basis at the output points where all samples share them."""
@@ -106,6 +128,7 @@ def encode(data: AnyData, method: Encodings, dtype: np.dtype) -> EncodedData:
         coordinates=coordinates,
         output=output,
         input_names=tuple(data.inputs),
+        raw_inputs=data.flat_inputs,
     )
 
 

@@ -301,7 +301,9 @@ class Leaderboard:
         changes: dict[str, Any] = {"inputs": candidate.inputs, "weights": candidate.weights}
         if not isinstance(self._method, TwoStep):
             return dc.replace(self._method, **changes)
-        method = dc.replace(self._method, branch=candidate.branch, **changes)
+        method = dc.replace(
+            self._method, branch=candidate.branch, images=candidate.images or self._method.images, **changes
+        )
         method = dc.replace(
             method, trunk=candidate.trunk or method.trunk, coordinates=candidate.coordinates or method.coordinates
         )

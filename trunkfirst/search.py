@@ -35,7 +35,7 @@ from .regressors.fourier import FourierBranch
 from .regressors.input_grid import find_grid
 from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
-from .sizing import TRUNK_SHARE, fourier_within, seconds_of_branch, with_sizes, within_minutes
+from .sizing import TRUNK_SHARE, fourier_within, samples_within, seconds_of_branch, with_sizes, within_minutes
 from .trials import Folds
 from .trunks import AbstractTrunk
 from .two_step import TwoStep
@@ -47,6 +47,7 @@ _BEST_ENCODERS, _LONGER = 2, 2.5
 _ACCURATE, _NOISE = 1e-6, 0.7
 # A trial of a network takes at most this share of the time left, the training in the end that one.
 _TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
+_IMAGES_SHARE = 0.1
 _FOURIER_SHARE, _MOST_FOURIER_SECONDS, _FEWEST_FOURIER_SAMPLES = 0.35, 300.0, 100
 _MIN_TRIAL, _MIN_SECONDS, _MIN_TRUNK_SECONDS = 20, 20.0, 60.0
 # A moving trunk is trained for this share of the time left, and as long again on all samples.
@@ -92,6 +93,7 @@ class Search:
         if self._is_auto:
             self._closed_forms()
             self._fewer_modes()
+            self._images()
             if not self._is_finished():
                 self._moving_trunk()
                 self._fourier()
@@ -158,6 +160,21 @@ class Search:
             {f"{best}, {count} modes": dc.replace(self._board.tried[best], modes=count) for count in counts}
         )
 
+    def _images(self) -> None:
+        """The best closed form, fitted to images of the samples too, where these show symmetries on a grid."""
+        best = self._board.tried[self._board.best()]
+        grid = find_grid(self._data) if self._has_modes and self._measured else None
+        if grid is None or grid.columns is None or not isinstance(self._method, TwoStep):
+            return
+        if self._board.best_error() <= _ACCURATE or not isinstance(best.branch, Kernel):
+            return
+        most = samples_within(self._clock.share("images", _IMAGES_SHARE))
+        trunk = self._board.with_modes(self._method, self._board.least_error(), best.modes).trunk
+        if most > 1.5 * self._data.samples:
+            name = f"{self._board.best()}, {most:,} samples and images"
+            self._board.try_all({name: dc.replace(best, trunk=trunk, images=most)})
+            self._board.hand_over()
+
     def _is_finished(self) -> bool:
         """Whether nothing that takes longer can pay: the error is at rounding or at the noise of the outputs."""
         best = self._board.best()
@@ -185,6 +202,8 @@ class Search:
         """Functions that move with the input, where the errors of fixed ones fall like a power of their number."""
         if not (self._is_trunk_open and self._measured and isinstance(self._data, OperatorData)):
             return
+        if (grid := find_grid(self._data)) is not None and len(grid.shape) > 1:
+            return  # a field is too much for a few numbers
         if not self._clock.allows("moving trunk", _MIN_TRUNK_SECONDS):
             return
         fixed = fixed_functions(self._data)
@@ -335,10 +354,11 @@ class Search:
         return {f"{prefix}{encoder}": Candidate(encoder, branch, self._weights, trunk) for encoder in encoders}
 
     def _trunk_for(self, branch: AbstractRegressor) -> AbstractTrunk | None:
-        """The trunk that a branch needs to know: Fourier layers are projected onto it."""
-        if not isinstance(branch, FourierBranch) or not isinstance(self._method, TwoStep):
+        """The trunk that a branch needs to know: Fourier layers, and images, are projected onto it."""
+        method = self._method
+        if not isinstance(method, TwoStep) or not (isinstance(branch, FourierBranch) or method.images):
             return None
-        return self._board.with_modes(self._method, self._board.least_error()).trunk
+        return self._board.with_modes(method, self._board.least_error()).trunk
 
     def _encoders(self, candidates: Callable[[AnyData], list[AbstractInputs]]) -> list[AbstractInputs]:
         if not isinstance(self._method.inputs, AutoInputs):

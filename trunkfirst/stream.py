@@ -25,7 +25,7 @@ from .data.sharded_data import ShardedData
 from .distributed.processes import assemble_rows, is_distributed, process_shard, sum_over_processes
 from .encode import EncodedData, Encodings, encoded, input_layout, is_relative, make_fields, raw_rows
 from .encoders import AbstractEncoder, in_precision
-from .errors import CorruptFileError
+from .errors import CorruptFileError, SettingError
 from .fields import Basis, Fields, mean_one
 from .files.integrity import atomic_write, sha256_of
 from .files.text_files import read_json, write_json
@@ -87,8 +87,12 @@ class StreamedData(EncodedData):
         assert isinstance(self.fields, Fields)
         return dc.replace(self, fields=dc.replace(self.fields, factor=None))
 
-    def fit_branch(self, branch: AbstractRegressor, basis: Basis, **options: Any) -> Regression:
+    def fit_branch(
+        self, branch: AbstractRegressor, basis: Basis, *, images: int | None = None, **options: Any
+    ) -> Regression:
         """Step 2 on the coefficients of all samples, in files."""
+        if images is not None:
+            raise SettingError("images: not for data in shards; leave out method.images")
         assert basis.orthonormal is not None
         assert isinstance(self.fields, Fields)
         with self.stream.stored(basis.orthonormal, self.fields, self.mean_weight) as rows:

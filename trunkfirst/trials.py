@@ -410,7 +410,7 @@ class TrainedTrunk:
 
     def _trained(self, candidate: Candidate, part: int) -> Operator:
         changes = {"inputs": candidate.inputs, "branch": candidate.branch, "weights": candidate.weights}
-        others = {"trunk": candidate.trunk, "coordinates": candidate.coordinates}
+        others = {"trunk": candidate.trunk, "coordinates": candidate.coordinates, "images": candidate.images}
         method = dc.replace(self._method, **changes, **{k: v for k, v in others.items() if v is not None})
         seen = f"{part} {method.weights} {method.trunk} {method.coordinates}"
         seen += f" {method.inputs}" if method.trunk.sees_inputs else ""

@@ -50,6 +50,12 @@ class TwoStep(AbstractMethod):
     orthonormalise: Annotated[Annotated[AbstractOrthonormaliser, OneOf(QR, SVD)] | None, _WITHOUT, _AS_WORD] = (
         Field(default=QR(), description='between the steps; "none" for the two-step method without QR')
     )
+    images: int | None = Field(
+        default=None,
+        ge=1,
+        description="where inputs lie on a grid: the branch also learns from images of the samples under the "
+        "symmetries that they show, up to this many samples and images",
+    )
     kind: Literal["two-step"] = kind_field("two-step")
 
     @property
@@ -75,7 +81,9 @@ class TwoStep(AbstractMethod):
         basis = encoded.fields.basis(step1, self.orthonormalise)
         # min over theta of |C(theta) - R A|
         branch = self.branch if step1.status == "finished" else self.branch.with_minimal_budget()
-        step2 = encoded.fit_branch(branch, basis, key=named_key(key, "branch"), on_step=on_step)
+        step2 = encoded.fit_branch(
+            branch, basis, images=self.images, key=named_key(key, "branch"), on_step=on_step
+        )
         return _assemble(self.branch, encoded, step1, basis, step2)
 
     def encode(self, data: AnyData | ShardedData) -> EncodedData:

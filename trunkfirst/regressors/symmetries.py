@@ -64,6 +64,11 @@ class Symmetry:
             found[places] = places[self.cells]
         return found
 
+    def of_targets(self, Y: np.ndarray, basis: OutputBasis) -> Float[np.ndarray, "samples coefficients"]:
+        """The coefficients of g u of all samples."""
+        each = Y.reshape(len(Y), len(self.output_signs), basis.dual.shape[1]) @ self.matrix(basis)
+        return (each * np.array(self.output_signs)[:, None]).reshape(Y.shape)
+
     def matrix(self, basis: OutputBasis) -> Float[np.ndarray, "rank rank"]:
         """M with which the coefficients c of an output become c M, but for signs."""
         return basis.values[self.points].T @ basis.dual
@@ -86,6 +91,33 @@ def find_symmetries(
     kept = samples.confirmed(plausible) if plausible else []
     most = min(_MOST, max(_MOST_NUMBERS // basis.dual.shape[1] ** 2, 1))
     return _group(identity, kept, most)
+
+
+@dc.dataclass(frozen=True, eq=False)
+class WithImages:
+    """Samples, followed by images of them under their symmetries."""
+
+    inputs: Float[np.ndarray, "rows inputs"]
+    targets: Float[np.ndarray, "rows coefficients"]
+    rows: Int[np.ndarray, " rows"]
+    """Which sample each one is, or is an image of."""
+
+
+def with_images(
+    X: Float[np.ndarray, "samples inputs"],
+    Y: Float[np.ndarray, "samples coefficients"],
+    grid: InputGrid,
+    basis: OutputBasis,
+    most: int,
+) -> WithImages:
+    """The samples and images of them, at random if not all fit into `most` rows."""
+    maps, samples = find_symmetries(X, Y, grid, basis), np.arange(len(X))
+    count = min((len(maps) - 1) * len(X), max(most - len(X), 0))
+    which = np.sort(np.random.default_rng(0).choice((len(maps) - 1) * len(X), count, replace=False))
+    rows = [samples, *(which[which // len(X) == k] % len(X) for k in range(len(maps) - 1))]
+    inputs = [g.of_inputs(X[r], grid) for g, r in zip(maps, rows, strict=True)]
+    targets = [g.of_targets(Y[r], basis) for g, r in zip(maps, rows, strict=True)]
+    return WithImages(np.concatenate(inputs), np.concatenate(targets), np.concatenate(rows))
 
 
 def periodic_axes(maps: Sequence[Symmetry], shape: Sequence[int]) -> list[bool]:
@@ -172,7 +204,7 @@ class _Samples:
 
     def agree_with(self, g: Symmetry) -> bool:
         """Whether the means of inputs and outputs are those after the map, but for chance."""
-        pairs = ((self._X, g.of_inputs(self._X, self._grid)), (self._Y, self._images(self._Y, g)))
+        pairs = ((self._X, g.of_inputs(self._X, self._grid)), (self._Y, g.of_targets(self._Y, self._basis)))
         return all(_is_chance(before - after) for before, after in pairs)
 
     def confirmed(self, options: Sequence[Symmetry]) -> list[Symmetry]:
@@ -192,12 +224,8 @@ class _Samples:
         plain = errors(self._X[others], Y)
         if plain.mean() > _MOST_ERROR:
             return []
-        after = [errors(g.of_inputs(self._X[others], self._grid), self._images(Y, g)) for g in options]
+        after = [errors(g.of_inputs(self._X[others], self._grid), g.of_targets(Y, self._basis)) for g in options]
         return [g for g, e in zip(options, after, strict=True) if _is_no_worse(e, plain)]
-
-    def _images(self, Y: np.ndarray, g: Symmetry) -> np.ndarray:
-        each = Y.reshape(len(Y), len(g.output_signs), -1) @ g.matrix(self._basis)
-        return (each * np.array(g.output_signs)[:, None]).reshape(Y.shape)
 
 
 def _is_chance(differences: np.ndarray) -> bool:
