@@ -113,4 +113,5 @@ def test_images_need_a_grid():
         images=100,
     )
     with pytest.raises(trunkfirst.errors.SettingError, match="images: symmetries are found where"):
-        trunkfirst.fit(rng.normal(size=(70, 2)), rng.normal(size=(70, 9)), np.linspace(0, 1, 9), method=method)
+        points = np.linspace(0, 1, 9)[:, None]
+        trunkfirst.fit(rng.normal(size=(70, 2)), rng.normal(size=(70, 9)), points, method=method)
