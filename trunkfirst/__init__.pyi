@@ -91,3 +91,4 @@ from .trunks import (
 from .two_step import TwoStep as TwoStep
 
 __version__: str
+__all__: list[str]
