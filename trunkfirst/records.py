@@ -3,7 +3,7 @@
 import dataclasses as dc
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,11 +26,33 @@ def number_at(content: object, *keys: str) -> float | None:
     return None if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
 
 
+@dc.dataclass(frozen=True)
+class FlatRecord:
+    """A record of texts, numbers and flags."""
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, object]) -> Self:
+        """Read what a file has: a text that is missing is empty, a count 0, another number NaN or its default."""
+        return cls(**{field.name: _read(field, entry) for field in dc.fields(cls)})
+
+
+def _read(field: "dc.Field[Any]", entry: Mapping[str, object]) -> Any:
+    value, number = entry.get(field.name), number_at(entry, field.name)
+    default = None if field.default is dc.MISSING else field.default
+    if field.type is str:
+        return "" if value is None else str(value)
+    if field.type is int:
+        return 0 if number is None or not math.isfinite(number) else int(number)
+    if field.type is float:
+        return number if number is not None else math.nan if default is None else default
+    return value if isinstance(value, bool) else default
+
+
 # -- history.jsonl
 
 
 @dc.dataclass(frozen=True)
-class LogEntry:
+class LogEntry(FlatRecord):
     """One line of `history.jsonl`: the progress of one stage of training."""
 
     stage: str
@@ -40,17 +62,6 @@ class LogEntry:
     best_loss: float
     rate: float
     seconds: float
-
-    @classmethod
-    def from_json(cls, line: Mapping[str, object]) -> "LogEntry":
-        """Read a line; a count that is missing becomes 0, another number NaN."""
-        counts = (number_at(line, name) or 0.0 for name in ("iteration", "iterations"))
-        numbers = (number_at(line, name) for name in ("loss", "best_loss", "rate", "seconds"))
-        return cls(
-            str(line.get("stage")),
-            *(int(count) if math.isfinite(count) else 0 for count in counts),
-            *(math.nan if value is None else value for value in numbers),
-        )
 
     @property
     def step(self) -> str:
@@ -68,7 +79,7 @@ class LogEntry:
 
 
 @dc.dataclass(frozen=True)
-class Claim:
+class Claim(FlatRecord):
     """A claim of the paper with the paper's number and ours; `holds` is None where it was not tested."""
 
     claim: str
@@ -76,16 +87,9 @@ class Claim:
     ours: str
     holds: bool | None
 
-    @classmethod
-    def from_json(cls, entry: Mapping[str, object]) -> "Claim":
-        """Read an entry of `claims.json`."""
-        texts = (str(entry.get(name, "")) for name in ("claim", "paper", "ours"))
-        holds = entry.get("holds")
-        return cls(*texts, holds=holds if isinstance(holds, bool) else None)
-
 
 @dc.dataclass(frozen=True)
-class CandidateSettings:
+class CandidateSettings(FlatRecord):
     """The settings of one candidate of a search."""
 
     branch: str
@@ -95,31 +99,18 @@ class CandidateSettings:
     is_trained: bool = True
     """False for a network whose hidden layers were left as initialised."""
 
-    @classmethod
-    def from_json(cls, entry: Mapping[str, object]) -> "CandidateSettings":
-        """Read an entry of `chosen.candidates`."""
-        texts = (str(entry.get(name, "")) for name in ("branch", "encoder", "weights"))
-        is_trained = entry.get("is_trained") is not False
-        return cls(*texts, decay=number_at(entry, "decay") or 0.0, is_trained=is_trained)
-
 
 BASELINES = {"pca-ridge": "PCA + ridge", "pca-kernel-ridge": "PCA + kernel ridge"}
 """The kinds of baselines, and what people call them."""
 
 
 @dc.dataclass(frozen=True)
-class Baseline:
+class Baseline(FlatRecord):
     """A simple method on the same samples left out: `pca-ridge` or `pca-kernel-ridge`."""
 
     kind: str
     mean_relative_l2: float
     seconds: float
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, object]) -> "Baseline":
-        """Read an entry of `baseline` in `metrics.json`; a number that is missing becomes NaN."""
-        numbers = (number_at(entry, name) for name in ("mean_relative_l2", "seconds"))
-        return cls(str(entry.get("kind")), *(math.nan if value is None else value for value in numbers))
 
 
 @dc.dataclass(frozen=True)

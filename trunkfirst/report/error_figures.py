@@ -1,4 +1,4 @@
-"""Relative errors on unseen samples: against training time, against a sample's label, and as a histogram."""
+"""Errors on unseen samples: against training time, by a sample's label, as a histogram, and the error budget."""
 
 import math
 from collections.abc import Mapping
@@ -243,7 +243,6 @@ def _draw_bars(axes: Axes, found: dict[str, list[Errors]]) -> None:
 
 # -- the error budget
 
-
 # Parts that are drawn: colour and line.
 _LOOKS = {"total": (INK, "-"), "trunk": (BLUE, "--"), "sensors": (ORANGE, "-."), "branch": (VERMILION, ":")}
 _MEANINGS = {
@@ -362,11 +361,9 @@ def _bars(run: Run, index: int) -> Image:
     figure, axes = new_figure(width=5.2, height=3.0)
     places = range(len(sizes), 0, -1)
     edge = 1e-3 * max(sizes.values()) or 1e-16
-    axes.barh(
-        places, [max(size, edge) for size in sizes.values()], color=[colour for colour, _ in _LOOKS.values()]
-    )
-    for place, size in zip(places, sizes.values(), strict=True):
-        axes.text(max(size, edge), place, f" {scientific(size)}", va="center", clip_on=False)
+    lengths = [max(size, edge) for size in sizes.values()]
+    bars = axes.barh(places, lengths, color=[colour for colour, _ in _LOOKS.values()])
+    axes.bar_label(bars, [f" {scientific(size)}" for size in sizes.values()])
     axes.set_yticks(list(places), list(sizes))
     axes.set(xscale="log", xlim=(edge / 2, 8 * max(*sizes.values(), edge)))
     axes.set_xlabel("Relative error (root mean square)")

@@ -61,11 +61,12 @@ def draw_trunk_losses(experiment: Experiment, wording: Wording) -> Drawn:
     if not curves:
         return Omission(title, "history.jsonl holds no finite training loss.")
     config = experiment.runs[0].config
+    weights = mapping_at(config, "method").get("weights", mapping_at(config, "loss").get("weights"))
     caption = (
         "Distance between the networks and the training data, on a logarithmic axis. For the two-step methods it "
         "is the loss of step 1, in which the trunk is fitted with free coefficients; for the monolithic method it "
         "is the loss of the whole network. "
-        + (_RELATIVE if _weights(config) == "relative" else "")
+        + (_RELATIVE if weights == "relative" else "")
         + (_CLOCK if clock else "")
         + (_SAME_STEP if {"two-step", "two-step-without-qr"} <= curves.keys() else "")
         + _explain(curves, config)
@@ -78,10 +79,6 @@ def draw_trunk_losses(experiment: Experiment, wording: Wording) -> Drawn:
 
 # Where the power of the loss is in configurations, those of version 0.1 last.
 _POWERS = (("method", "trunk", "p"), ("method", "p"), ("loss", "p"))
-
-
-def _weights(config: Mapping[str, object]) -> object:
-    return mapping_at(config, "method").get("weights", mapping_at(config, "loss").get("weights"))
 
 
 def draw_branch_losses(experiment: Experiment) -> Drawn:
@@ -221,18 +218,12 @@ def draw_anls(experiment: Experiment) -> Panel | None:
     if not losses and not errors:
         return None
     figure, axes = new_figure(width=6.8, height=4.1)
-    _draw_curves(
-        axes, losses, x=_ANLS_AXIS, y="Branch loss (line),\nmean relative $\\ell_2$ test error (asterisks)"
-    )
+    y = "Branch loss (line),\nmean relative $\\ell_2$ test error (asterisks)"
+    _draw_curves(axes, losses, x="Iteration of active-neuron least squares", y=y)
     for method, group in errors.items():
         for place, curve in enumerate(group):
-            look: Look = {
-                "color": method_style(method).colour,
-                "linestyle": "none",
-                "marker": "*",
-                "markersize": 8,
-            }
-            axes.plot(curve.places, curve.losses, **look, label=None if place else "mean test error")
+            label, colour = None if place else "mean test error", method_style(method).colour
+            axes.plot(curve.places, curve.losses, "*", color=colour, markersize=8, label=label)
     paper = [found for path in (BRANCH, TEST) if (found := _paper_figure(experiment, path)) is not None]
     _mark_paper(axes, paper)
     shown = [curve.best_losses for curves in (losses, errors) for group in curves.values() for curve in group]
@@ -247,13 +238,10 @@ def draw_anls(experiment: Experiment) -> Panel | None:
     return Panel("Active-neuron least squares against iterations", _anls_caption(paper), (image,))
 
 
-_ANLS_AXIS = "Iteration of active-neuron least squares"
-
-
 def _mark_paper(axes: Axes, paper: Sequence[PaperFigure]) -> None:
     for figure, (marker, what) in zip(paper, (("P", "branch loss"), ("X", "test error")), strict=False):
-        look: Look = {"linestyle": "none", "marker": marker, "markersize": 9, "color": INK}
-        axes.plot(_PAPER_ITERATIONS, figure.value, **look, label=f"paper, {what} {scientific(figure.value)}")
+        label = f"paper, {what} {scientific(figure.value)}"
+        axes.plot(_PAPER_ITERATIONS, figure.value, marker, markersize=9, color=INK, label=label)
 
 
 def _anls_caption(paper: Sequence[PaperFigure]) -> str:
