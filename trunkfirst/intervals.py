@@ -24,6 +24,8 @@ _ROWS_PER_COORDINATE = 3
 _MORE_VECTORS, _ITERATIONS = 8, 4
 # What may be rounding, relative to the size of the inputs.
 _ROUNDING = 1e-6
+# Smaller numbers are zero here: their inverse is none, and they have few digits.
+_LEAST = 1e-300
 # Far outside of any training inputs, but its square is still finite.
 _FAR = 1e100
 
@@ -233,6 +235,7 @@ def fit_novelty(inputs: Inputs) -> Novelty:
     inputs themselves, which are further out than new ones where they are fewer than their sensors.
     """
     count = len(inputs)
+    inputs = np.where(np.abs(inputs) < _LEAST, 0.0, inputs)
     inputs = inputs[np.unique(np.linspace(0, count - 1, min(count, _MAX_SEEN)).astype(int))]
     most = min(_MAX_COORDINATES, max(1, len(inputs) // _ROWS_PER_COORDINATE))  # the same in every fold
     folds = _folds(len(inputs))
