@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import Table, options_for, publish
+from _common import RESULTS, Table, options_for, publish
 
 from trunkfirst import networks, runs  # noqa: F401  (imported before the forks)
 from trunkfirst.cli import main as command
@@ -47,21 +47,27 @@ Found = tuple[int, int, str]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Try all attacks and print the table."""
+    """Try attacks and print the table; those that are left out keep their rows."""
     options = options_for(__doc__, _add_options, argv)
     warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # nothing has been computed before the fork
-    rows: list[tuple[Any, ...]] = []
+    path = (options.out or RESULTS) / "attacks.json"
+    earlier = json.loads(path.read_text(encoding="utf-8"))["table"]["rows"] if path.is_file() else []
+    found: dict[str, tuple[Any, ...]] = {} if options.quick else {row[0]: tuple(row) for row in earlier}
     for name in options.attacks:
         with tempfile.TemporaryDirectory() as folder:
-            rows.append((name, *ATTACKS[name](_with_data(Path(folder)), 2 if options.quick else options.tries)))
-        print(rows[-1], flush=True)
+            tries = 2 if options.quick else options.tries
+            found[name] = (name, *ATTACKS[name](_with_data(Path(folder)), tries))
+        _publish([found[each] for each in ATTACKS if each in found], options)
 
+
+def _publish(rows: list[tuple[Any, ...]], options: argparse.Namespace) -> None:
     def draw(axes: Any) -> None:
         axes.barh([row[0] for row in rows], [row[1] for row in rows], color="0.8", label="tries")
         axes.barh([row[0] for row in rows], [row[2] for row in rows], height=0.4, label="held")
         axes.invert_yaxis()
 
-    publish("attacks", options, Table("Attacks", ("attack", "tries", "held", "remark"), rows), {}, draw)
+    table = Table("Attacks", ("attack", "tries", "held", "remark"), rows)
+    publish("attacks", options, table, {}, draw)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

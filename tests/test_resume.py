@@ -398,12 +398,16 @@ def test_an_interrupt_writes_a_checkpoint(
     assert call("resume", tmp_path / "a")[1].endswith("is already finished; nothing was left to do\n")
 
 
-def test_other_versions_are_reported(file: Path, tmp_path: Path, work: Work):
-    work.begin(100)
+@pytest.mark.parametrize(("iteration", "changed"), [(1, '"NPROC": "'), (100, '"jax": "')])
+def test_other_versions_and_threads_are_reported(
+    file: Path, tmp_path: Path, work: Work, iteration: int, changed: str
+):
+    """The first iteration is one of choosing; nothing was written before the choice was made."""
+    work.begin(iteration)
     with pytest.raises(Crash):
         run(config_of(file), tmp_path / "a")
     path = tmp_path / "a" / "environment.json"
-    path.write_text(path.read_text().replace('"jax": "', '"jax": "0.'))
+    path.write_text(path.read_text().replace(changed, f"{changed}0."))
     listener = Listening()
     resume(tmp_path / "a", reporter=listener)
     assert any("versions or flags differ from those" in text for text in listener.said)

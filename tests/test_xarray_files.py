@@ -65,6 +65,13 @@ def test_files_are_read_like_the_dataset(place: Path, name: str):
     assert np.array_equal(data.flat_inputs, A)
 
 
+def test_names_that_say_nothing_are_asked_for(call: Call, tmp_path: Path):
+    """It ended in a KeyError."""
+    dataset().rename(u="what").to_netcdf(tmp_path / "my.nc", engine="h5netcdf")
+    code, _, err = call("data", "check", tmp_path / "my.nc")
+    assert (code, "--key outputs=" in err) == (6, True)
+
+
 def test_predictions_of_a_dataset_are_a_dataset(place: Path):
     operator = trunkfirst.load(place / "run")
     new = dataset()[["f"]].isel(run=slice(0, 4))
