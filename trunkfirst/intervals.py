@@ -51,11 +51,12 @@ class Intervals:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the sizes belong together."""
+        """Whether the sizes belong together, and what is searched for neighbours can be."""
         return (
             self.levels.shape == self.field.shape == self.pointwise.shape[:1]
             and self.points.ndim == 2
             and self.pointwise.shape[1:2] == self.points.shape[:1]
+            and _is_searchable(self.points)
         )
 
     def half_width(
@@ -165,13 +166,15 @@ class Novelty:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the sizes belong together."""
+        """Whether the sizes belong together, and what is searched for neighbours can be."""
         return (
             self.seen.ndim == 2
             and self.matrix.ndim == 2
             and self.seen.shape[1] <= self.matrix.shape[1]
             and self.centre.shape == self.spread.shape == self.matrix.shape[:1]
             and self.location.shape == self.scale.shape == (5,)
+            and _is_searchable(self.seen)
+            and bool(np.isfinite(self.matrix).all())
         )
 
     def is_outlier(self, inputs: Inputs) -> Bool[np.ndarray, " samples"]:
@@ -300,6 +303,10 @@ def _norms(rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " rows"
 
 
 # -- files
+
+
+def _is_searchable(rows: np.ndarray) -> bool:
+    return rows.size > 0 and bool(np.isfinite(rows).all())
 
 
 def _prefixed(prefix: str, record: Any) -> dict[str, np.ndarray]:
