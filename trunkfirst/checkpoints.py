@@ -340,7 +340,10 @@ def lock_folder(folder: Path) -> Generator[None]:
             os.write(descriptor, json.dumps({"process": os.getpid(), "host": platform.node()}).encode())
             yield
         finally:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(
+                OSError
+            ):  # the folder may have become read-only; the error of the block counts
+                path.unlink()
     finally:
         os.close(descriptor)
 

@@ -84,7 +84,7 @@ def run_directory(
             raise
         except TrunkfirstError:
             if [path.name for path in checkpoints.iterdir()] == [_REQUEST] and not (folder / MANIFEST).exists():
-                shutil.rmtree(checkpoints)
+                shutil.rmtree(checkpoints, ignore_errors=True)
                 if not resumes:  # the folder is free for the corrected command
                     _remove_files(folder)
             raise
@@ -109,7 +109,8 @@ def _remove_unbegun(folder: Path) -> None:
 def _remove_files(folder: Path) -> None:
     for path in folder.iterdir():
         if path.is_file():
-            path.unlink()
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 @contextlib.contextmanager
