@@ -159,10 +159,11 @@ def run_cross_validated(
         run_directory(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
     ):
         data = load_run_data(config.data, config.problem, reporter=reporter)
-        whole, options = data.whole or data.data, {"minutes": config.minutes, "seed": config.seed}
+        whole = data.whole or data.data
+        options: dict[str, Any] = {"method": config.method, "minutes": config.minutes, "seed": config.seed}
         _parts(whole, _FOLDS, config.seed)  # raises before anything is fitted
         outcome = run(config, place, data=data, reporter=reporter)
-        found = cross_validate(whole, method=config.method, folds=_FOLDS, **options, progress=reporter)
+        found = cross_validate(whole, folds=_FOLDS, **options, progress=reporter)
         write_json(place / FILE, found.summary())
         update_manifest(place, FILE)
         return outcome, found

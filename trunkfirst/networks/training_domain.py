@@ -162,7 +162,7 @@ class TrainingDomain:
             sample_coordinates=inputs.sample_coordinates,
         )
         _, *axes = next(iter(found.values())).dims
-        marks = {} if is_outlier is None else {"is_outlier": (inputs.sample_axis, is_outlier)}
+        marks: dict[str, Any] = {} if is_outlier is None else {"is_outlier": (inputs.sample_axis, is_outlier)}
         if is_extrapolated.any():
             marks["is_extrapolated"] = (axes, is_extrapolated.reshape([found.sizes[axis] for axis in axes]))
         return found.assign(marks)
