@@ -3,12 +3,13 @@
     python benchmarks/attacks.py --tries 100
 
 The promises are those of docs/promises.md. Commands are forked from a process that has imported everything and
-computed nothing. The full disk is a tmpfs, which only the superuser can mount; elsewhere it is left out. Two more
-scripts: kill -9 in every stage (kill_and_resume.py) and the marks of outliers (outlier_marks.py).
+computed nothing. The full disk is a tmpfs, which only the superuser can mount; elsewhere it is left out. More:
+kill_and_resume.py (every stage), corrupt.py (damaged files) and outlier_marks.py (false alarms).
 """
 
 import argparse
 import contextlib
+import ctypes
 import http.client
 import json
 import os
@@ -22,12 +23,12 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import Table, options_for, publish
+from _common import RESULTS, Table, options_for, publish
 
 from trunkfirst import networks, runs  # noqa: F401  (imported before the forks)
 from trunkfirst.cli import main as command
@@ -41,27 +42,33 @@ NETWORKS = (
 SMALL = ("trunk.hidden=[10]", "trunk.width=8", "branch.hidden=[10]", "trunk.starts=2")
 CLOSED = ("trunk.kind=modes", "branch.kind=linear")
 WIDE = ("trunk.hidden=[300000,300000]", "trunk.hidden=[1000000000]", "branch.hidden=[1000000000]")
-# A command is stopped at a moment up to this many seconds after it has begun.
-LATEST = 10.0
+OUTSIDE = (5.0, -1.0, 1e6, 1e300)
+NOTHING = 2  # the exit code of `resume` where nothing was begun
 Found = tuple[int, int, str]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Try all attacks and print the table."""
+    """Try attacks and print the table; those that are left out keep their rows."""
     options = options_for(__doc__, _add_options, argv)
     warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # nothing has been computed before the fork
-    rows: list[tuple[Any, ...]] = []
+    path = (options.out or RESULTS) / "attacks.json"
+    earlier = json.loads(path.read_text(encoding="utf-8"))["table"]["rows"] if path.is_file() else []
+    found: dict[str, tuple[Any, ...]] = {} if options.quick else {row[0]: tuple(row) for row in earlier}
     for name in options.attacks:
         with tempfile.TemporaryDirectory() as folder:
-            rows.append((name, *ATTACKS[name](_with_data(Path(folder)), 2 if options.quick else options.tries)))
-        print(rows[-1], flush=True)
+            tries = 2 if options.quick else options.tries
+            found[name] = (name, *ATTACKS[name](_with_data(Path(folder)), tries))
+        _publish([found[each] for each in ATTACKS if each in found], options)
 
+
+def _publish(rows: list[tuple[Any, ...]], options: argparse.Namespace) -> None:
     def draw(axes: Any) -> None:
         axes.barh([row[0] for row in rows], [row[1] for row in rows], color="0.8", label="tries")
         axes.barh([row[0] for row in rows], [row[2] for row in rows], height=0.4, label="held")
         axes.invert_yaxis()
 
-    publish("attacks", options, Table("Attacks", ("attack", "tries", "held", "remark"), rows), {}, draw)
+    table = Table("Attacks", ("attack", "tries", "held", "remark"), rows)
+    publish("attacks", options, table, {}, draw)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -81,36 +88,39 @@ def _with_data(folder: Path) -> Path:
 
 
 def signals(place: Path, tries: int) -> Found:
-    """SIGTERM at random moments of a fit of networks, a fit that chooses, and a comparison."""
-    data, rng, codes = str(place / "data.npz"), random.Random(5), Counter[int]()
-    commands = (
-        ["fit", "--data", data, *_set(*NETWORKS)],
-        ["fit", "--data", data, "--minutes", "0.2"],
-        ["compare", "nonlinear-conductivity", "--samples", "30", "--iterations", "30", *_set(*SMALL)],
-    )
+    """SIGTERM and SIGINT at random moments from the first to the last: 143 and 130, or 0 if it was faster."""
+    rng, codes, commands = random.Random(5), Counter[tuple[str, int]](), _commands(place)
+    commands["fit that chooses"] = ["fit", "--data", str(place / "data.npz"), "--minutes", "0.1", "--quiet"]
+    seconds = [_timed(arguments, place / f"whole {name}") for name, arguments in commands.items()]
     for number in range(tries):
-        out = place / str(number)
-        child = _start([*commands[number % len(commands)], "--quiet", "--out", str(out)])
-        _wait_for(out / "checkpoints" / "request.json", child)
-        time.sleep(rng.uniform(0, LATEST))
-        os.kill(child, signal.SIGTERM)
-        codes[_code(child)] += 1
-    # 0: finished before the signal; shells show 143 for a process that SIGTERM has ended, too
-    held = codes[143] + codes[-signal.SIGTERM] + codes[0]
-    return tries, held, "exit codes " + ", ".join(f"{code}: {count}" for code, count in sorted(codes.items()))
+        which, sent = number % len(commands), (signal.SIGTERM, signal.SIGINT)[number // len(commands) % 2]
+        child = _start([*list(commands.values())[which], "--out", str(place / str(number))])
+        time.sleep(rng.uniform(0, seconds[which]))
+        os.kill(child, sent)
+        code = _code(child)
+        codes[sent.name, 128 - code if code < 0 else code] += 1  # as shells show a process that a signal has ended
+    held = sum(count for key, count in codes.items() if key in {("SIGTERM", 143), ("SIGINT", 130)} or not key[1])
+    return tries, held, ", ".join(f"{name} {code}: {count}" for (name, code), count in sorted(codes.items()))
 
 
-def reports(place: Path, tries: int) -> Found:
-    """kill -9 once the figures are being written, then resume: the report is there."""
-    held, tries = 0, min(tries, 10)
+def kills(place: Path, tries: int) -> Found:
+    """kill -9 at any moment, every second time while the report is written, then resume: all files are there."""
+    held, tries, rng, commands = 0, min(tries, 40), random.Random(1), _commands(place)
+    seconds = {name: _timed(arguments, place / name) for name, arguments in commands.items()}
     for number in range(tries):
+        name = list(commands)[number // 2 % len(commands)]
         out = place / str(number)
-        child = _start(["fit", "--data", str(place / "data.npz"), *_set(*CLOSED), "--quiet", "--out", str(out)])
-        _wait_for(out / "figures", child)
+        child = _start([*commands[name], "--out", str(out)])
+        if number % 2:
+            _wait_for(out / "figures", child)
+        time.sleep(rng.uniform(0, 1 if number % 2 else seconds[name]))
         os.kill(child, signal.SIGKILL)
         _code(child)
-        held += _run("resume", str(out), "--quiet") == 0 and (out / "report.html").is_file()
-    return tries, held, ""
+        code = _run("resume", str(out), "--quiet") if out.is_dir() else NOTHING
+        if code == NOTHING:
+            code = _run(*commands[name], "--out", str(out))
+        held += code == 0 and _files(out) == _files(place / name)
+    return tries, held, ", ".join(commands)
 
 
 def checkpoints(place: Path, tries: int) -> Found:
@@ -172,36 +182,46 @@ def full_disk(place: Path, tries: int) -> Found:
     return len(sizes), held, f"{', '.join(map(str, sizes))} KiB"
 
 
+def read_only(place: Path, tries: int) -> Found:
+    """A folder that becomes read-only during a fit: exit code 9; writable again, resumed to the same bits."""
+    held, tries, fit = 0, min(tries, 5), _commands(place)["fit"]
+    _run(*fit, "--out", str(place / "whole"))
+    for number in range(tries):
+        out = place / str(number)
+        child = _start([*fit, "--out", str(out)], obeys_modes=True)
+        _wait_for(out / "checkpoints" / "0.under-way", child)
+        for folder in (out, out / "checkpoints"):
+            folder.chmod(0o555)
+        code = _code(child)
+        for folder in (out, out / "checkpoints"):
+            folder.chmod(0o755)
+        held += code == 9 and _run("resume", str(out), "--quiet") == 0 and _files(out) == _files(place / "whole")
+    return tries, held, ""
+
+
 def domain(place: Path, tries: int) -> Found:
-    """Points outside the domain: refused with exit code 6."""
+    """Points outside the domain: the command line refuses them with exit code 6, the server with 422."""
     del tries
-    run, places = str(place / "run"), (5.0, -1.0, 1e6, 1e300)
-    _run("fit", "--data", str(place / "data.npz"), *_set(*CLOSED), "--quiet", "--out", run)
     codes: list[int] = []
-    for x in places:
-        np.save(place / "points.npy", np.array([[x]]))
+    with _served(place) as port:
         np.savez(place / "inputs.npz", inputs=np.zeros((1, 3)))
-        files = ["--inputs", str(place / "inputs.npz"), "--points", str(place / "points.npy")]
-        codes.append(_run("predict", run, *files, "--out", str(place / "u.npz")))
-    return len(codes), codes.count(6), f"x = {', '.join(f'{x:g}' for x in places)}"
+        for x in OUTSIDE:
+            np.save(place / "points.npy", np.array([[x]]))
+            files = ["--inputs", str(place / "inputs.npz"), "--points", str(place / "points.npy")]
+            codes.append(_run("predict", str(place / "run"), *files, "--out", str(place / "u.npz")))
+            codes.append(_ask(port, points=[[x]])[0])
+    held = codes.count(6) + codes.count(422)
+    return len(codes), held, f"x = {', '.join(f'{x:g}' for x in OUTSIDE)}; by command line and server"
 
 
 def abandoned(place: Path, tries: int) -> Found:
     """16 requests of 1.1 MB closed after 3 s: small requests are answered all the time."""
     del tries
-    run = str(place / "run")
-    _run("fit", "--data", str(place / "data.npz"), *_set(*CLOSED), "--quiet", "--out", run)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "trunkfirst", "serve", run, "--port", "0"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stdout is not None
-        found = next(filter(None, (re.search(r"http://[^:]+:(\d+)", line) for line in server.stdout)))
-        port = int(found[1])
+    body = json.dumps({"inputs": [[0.123456, 0.234567, 0.345678]] * 36_000}).encode()
+    head = "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
+    with _served(place) as port:
         quiet = [_ask(port) for _ in range(50)]
-        body = json.dumps({"inputs": [[0.1, 0.2, 0.3]] * 49_000}).encode()
-        head = "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        head += f"Content-Length: {len(body)}\r\n\r\n"
         clients = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(16)]
         for client in clients:
             client.sendall(head.encode() + body)
@@ -211,9 +231,6 @@ def abandoned(place: Path, tries: int) -> Found:
         for client in clients:
             client.close()
         after = [_ask(port) for _ in range(50)]
-    finally:
-        server.terminate()
-        server.wait(60)
     times = [_percentiles([seconds for _, seconds in answers]) for answers in (quiet, during, after)]
     held = sum(status == 200 for status, _ in (*during, *after))
     note = "; ".join(f"{name} {text}" for name, text in zip(("before", "during", "after"), times, strict=True))
@@ -221,10 +238,11 @@ def abandoned(place: Path, tries: int) -> Found:
 
 
 ATTACKS: dict[str, Callable[[Path, int], Found]] = {
-    "SIGTERM": signals,
-    "kill -9 while the report is written": reports,
+    "SIGTERM and SIGINT": signals,
+    "kill -9, then resume": kills,
     "damaged checkpoints": checkpoints,
     "full disk": full_disk,
+    "folder that becomes read-only": read_only,
     "widths beyond memory": memory,
     "points outside the domain": domain,
     "abandoned requests": abandoned,
@@ -238,12 +256,25 @@ def _set(*settings: str) -> list[str]:
     return [f"--set={setting}" for setting in settings]
 
 
-def _start(arguments: list[str]) -> int:
-    """Fork a process that carries out a command."""
+def _commands(place: Path) -> dict[str, list[str]]:
+    data = ["--data", str(place / "data.npz"), "--quiet"]
+    problem = ["nonlinear-conductivity", "--samples", "30", "--iterations", "30", "--quiet"]
+    return {
+        "fit": ["fit", *data, *_set(*NETWORKS)],
+        "fit with cross-validation": ["fit", *data, "--cross-validate", *_set(*CLOSED)],
+        "compare": ["compare", *problem, *_set(*SMALL)],
+    }
+
+
+def _start(arguments: list[str], *, obeys_modes: bool = False) -> int:
+    """Fork a process that carries out a command; `obeys_modes`: of files, which the superuser may ignore."""
     child = os.fork()
     if child:
         return child
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in the background
+        if obeys_modes:
+            _drop_override()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         sys.argv = ["trunkfirst", *arguments]
         command()
@@ -253,12 +284,33 @@ def _start(arguments: list[str]) -> int:
         os._exit(99)
 
 
+def _drop_override() -> None:
+    """Give up CAP_DAC_OVERRIDE, by the system calls of Linux."""
+    system, head, sets = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    system.capget(head, sets)
+    sets[0] &= ~2
+    system.capset(head, sets)
+
+
 def _code(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _run(*arguments: str) -> int:
     return _code(_start(list(arguments)))
+
+
+def _timed(arguments: list[str], out: Path) -> float:
+    """The seconds of an uninterrupted command."""
+    begin = time.perf_counter()
+    assert _run(*arguments, "--out", str(out)) == 0, arguments
+    return time.perf_counter() - begin
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """The names of all files, of arrays of the model with their SHA-256."""
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {name: sha256_of(path) if path.suffix == ".safetensors" else "" for name, path in found.items()}
 
 
 def _wait_for(path: Path, child: int) -> None:
@@ -275,11 +327,25 @@ def _is_whole_or_refused(folder: Path) -> bool:
     return True
 
 
-def _ask(port: int) -> tuple[int, float]:
+@contextlib.contextmanager
+def _served(place: Path) -> Generator[int]:
+    """The port of a server of a small operator."""
+    run = str(place / "run")
+    _run("fit", "--data", str(place / "data.npz"), *_set(*CLOSED), "--quiet", "--out", run)
+    command = [sys.executable, "-m", "trunkfirst", "serve", run, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield int(next(filter(None, (re.search(r"http://[^:]+:(\d+)", line) for line in server.stdout)))[1])
+        finally:
+            server.terminate()
+
+
+def _ask(port: int, **more: Any) -> tuple[int, float]:
     """The status of a small prediction, and its seconds."""
     begin = time.perf_counter()
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
-        body = json.dumps({"inputs": [[0.1, 0.2, 0.3]]})
+        body = json.dumps({"inputs": [[0.1, 0.2, 0.3]], **more})
         connection.request("POST", "/predict", body, {"content-type": "application/json"})
         answer = connection.getresponse()
         answer.read()

@@ -78,3 +78,25 @@ def test_on_the_command_line(call: Call, tmp_path: Path):
     assert read_json(tmp_path / "run" / "cross_validation.json")["folds"] == 5
     verify_run(tmp_path / "run")
     assert call(*arguments, "--from", tmp_path / "run")[0] == 2
+
+
+@pytest.mark.usefixtures("no_report")
+def test_an_interrupted_cross_validation_is_resumed(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The run was finished, so that `resume` found nothing left to do."""
+    write_data(DATA, tmp_path / "my.npz")
+    settings = ("trunk.kind=modes", "branch.kind=linear", "inputs=standardise", "weights=none")
+    command = ("fit", "--data", tmp_path / "my.npz", *(f"--set={each}" for each in settings), "--cross-validate")
+    run, file = tmp_path / "run", tmp_path / "run" / "cross_validation.json"
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trunkfirst.cross_validation.cross_validate", interrupt)
+        assert call(*command, "--out", run)[0] == 130
+    verify_run(run)  # it can be used
+    assert not file.exists()
+    assert call("resume", run)[0] == 0
+    assert read_json(file)["folds"] == 5
+    assert not (run / "checkpoints").exists()
+    assert "is already finished" in call("resume", run)[1]

@@ -221,6 +221,7 @@ def test_a_numpy_file_runs_no_code_from_names(tmp_path: Path):
     [
         (INPUTS[0], POINTS, r"inputs.*\(any, 12\).*\(12,\)"),
         (INPUTS, POINTS[:, :1], r"points.*\(any, 2\).*\(5, 1\)"),
+        (np.full_like(INPUTS, np.nan), POINTS, "inputs: not all values are finite"),
     ],
 )
 def test_a_numpy_file_names_what_is_wrong(tmp_path: Path, inputs: np.ndarray, points: np.ndarray, words: str):

@@ -169,7 +169,8 @@ def test_the_lines_of_the_documentation(place: Path, tmp_path: Path, call: Call,
     assert [call(*(place / "run" if word == "runs/mine" else word for word in c))[0] for c in commands] == [0] * 3
     data = read_file(place / "new.npz")
     samples = {"inputs": data.flat_inputs, "points": data.points}
-    expected = load(place / "run").predict(data.flat_inputs, data.points)
+    operator = load(place / "run")
+    expected = operator.predict(data.flat_inputs, data.points)
     programs = [block for kind, block in blocks if kind == "python"]
     assert len(programs) == 3
     with jax.enable_x64(True):
@@ -178,4 +179,8 @@ def test_the_lines_of_the_documentation(place: Path, tmp_path: Path, call: Call,
             (tmp_path / "program.py").write_text(program.replace("jax.config.update", "print"))
             found = runpy.run_path(str(tmp_path / "program.py"), init_globals=samples)
             assert distance(np.asarray(found["outputs"]), expected) < 1e-13
+            if "onnxruntime" in program:
+                assert operator.domain is not None
+                assert np.array_equal([found["low"], found["high"]], operator.domain.box_with_margin())
+                assert not found["is_outside"].any()
     sys.modules.pop("model")

@@ -26,16 +26,40 @@ def test_inputs_in_any_unit(scale: float):
     assert found.is_outlier[-1]
 
 
-@pytest.mark.parametrize("scale", [1e-170, 1e170, 1e-300, 1e300])
+@pytest.mark.parametrize("scale", [1e-99, 1e170, 1e-300, 1e300])
 def test_outputs_too_extreme_to_square_are_refused_in_words(scale: float):
     """They ended in a ZeroDivisionError, or in NaN."""
     with pytest.raises(DataError, match=r"outputs: the largest magnitude of output is .*divide by"):
         trunkfirst.fit(INPUTS, scale * OUTPUTS, X[:, None], method=METHOD, progress=False)
 
 
-def test_outputs_that_are_all_zero_are_refused_in_words():
+@pytest.mark.parametrize("trunk", ["modes", trunkfirst.NetworkTrunk(hidden=(5,), width=4, iterations=5)], ids=str)
+def test_outputs_that_are_all_zero_are_refused_in_words(trunk: "str | trunkfirst.NetworkTrunk"):
     with pytest.raises(DataError, match="outputs: all of them are zero"):
-        trunkfirst.fit(INPUTS, 0 * OUTPUTS, X[:, None], method=METHOD, progress=False)
+        trunkfirst.fit(INPUTS, 0 * OUTPUTS, X[:, None], method=trunkfirst.TwoStep(trunk, "linear"), progress=False)
+
+
+@pytest.mark.parametrize("scale", [1e-49, 1e49])
+def test_a_network_trunk_is_trained_in_any_unit_that_is_not_refused(scale: float):
+    """Squares of its gradient were no numbers at 1e-99, and it stopped at once."""
+    trunk = trunkfirst.NetworkTrunk(hidden=(8,), width=4, iterations=100, starts=1)
+    method = trunkfirst.TwoStep(trunk, "linear", inputs="standardise", weights="none")
+    losses = [
+        trunkfirst.fit(INPUTS, unit * OUTPUTS, X[:, None], method=method, intervals=False, progress=False)
+        .diagnostics["trunk"]["loss"] / unit**2
+        for unit in (1.0, scale)
+    ]  # fmt: skip
+    assert losses[1] < 3 * losses[0]
+
+
+def test_subnormal_inputs_are_no_outliers():
+    """Their inverse is infinite: a fit ended in a traceback."""
+    tiny = 1e-320 * INPUTS
+    assert not fit_novelty(tiny).is_outlier(tiny).any()
+    some = np.concatenate([INPUTS, tiny], axis=1)
+    known = fit_novelty(some)
+    assert not known.is_outlier(some).any()
+    assert known.is_outlier(50 * some[:1]).all()
 
 
 def test_a_channel_of_zeros_is_learned_as_zero():

@@ -1,5 +1,6 @@
 """What a run remembers: sensors for interpolation, inputs for warnings, points, intervals."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.errors import CorruptFileError, DataError
+from trunkfirst.files.npz import read_npz, write_npz
 from trunkfirst.intervals import Intervals
 from trunkfirst.training_summary import TrainingSummary, read_summary, summarise, write_summary
 
@@ -128,6 +130,20 @@ def test_a_memory_is_written_and_read(tmp_path: Path, has_intervals: bool):
     assert (back.intervals is not None) == has_intervals
     if back.intervals is not None:
         assert np.array_equal(back.intervals.pointwise, np.ones((1, 6)))
+
+
+@pytest.mark.parametrize("name", ["familiarity.matrix", "familiarity.seen", "intervals.points"])
+@pytest.mark.parametrize("change", [lambda a: np.full_like(a, np.nan), lambda a: a[:0]], ids=["nan", "empty"])
+def test_arrays_that_cannot_be_searched_are_refused(
+    tmp_path: Path, name: str, change: Callable[[np.ndarray], np.ndarray]
+):
+    """With a new manifest they ended in a traceback at the first prediction."""
+    data = some_data()
+    write_summary(tmp_path, summarise(data, Intervals(np.ones(1), np.ones(1), data.points, np.ones((1, 6)))))
+    arrays = read_npz(tmp_path / "training.npz")
+    write_npz(tmp_path / "training.npz", {**arrays, name: change(arrays[name])})
+    with pytest.raises(CorruptFileError, match="is not the summary of a training"):
+        read_summary(tmp_path)
 
 
 def test_scattered_points_are_remembered_together():

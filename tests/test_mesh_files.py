@@ -97,6 +97,17 @@ def test_fit_predict_and_read_again(call: Call, tmp_path: Path, out: str):
     assert np.array_equal(found.cells_dict["triangle"], CELLS["triangle"])
 
 
+@pytest.mark.usefixtures("no_report")
+def test_points_outside_the_domain_are_marked(call: Call, tmp_path: Path):
+    folder = make_folder(tmp_path / "my", "triangle", "vtu")
+    trunkfirst.fit(folder, method=METHOD, out=tmp_path / "run")
+    np.savez(tmp_path / "points.npz", points=[[0.5, 0.5], [50.0, 0.5]])
+    files = ("--inputs", folder / "parameters.csv", "--points", tmp_path / "points.npz")
+    code, _, _ = call("predict", tmp_path / "run", *files, "--extrapolate", "--out", tmp_path / "u.vtu")
+    assert code == 0
+    assert meshio.read(tmp_path / "u.vtu").point_data["is_extrapolated"].tolist() == [0, 1]
+
+
 def test_meshes_that_differ_are_scattered_data(tmp_path: Path):
     folder = make_folder(tmp_path / "my", "triangle", "vtu")
     smaller = meshio.Mesh(PLANE[:4], [("triangle", CELLS["triangle"][:2])], point_data={"T": fields(PLANE)[5, :4]})

@@ -78,13 +78,15 @@ def test_a_container_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         ("branch.kind=network", "branch.hidden=[1000000000]"),
         ("branch.kind=network", "branch.hidden=[1000000]"),  # a square matrix of this size is solved with
         ("branch.kind=active-neurons", "branch.width=1000000000"),
+        ("branch.kind=fourier", "branch.channels=1000000000", "inputs=raw", "trunk.kind=modes"),
     ],
     ids=str,
 )
 def test_widths_count(memory, call: Call, tmp_path: Path, settings: tuple[str, ...]):
     memory(8)
-    x, a = np.linspace(0, 1, 20), np.random.default_rng(0).normal(size=(30, 2))
-    np.savez(tmp_path / "d.npz", inputs=a, points=x[:, None], outputs=np.tanh(a @ np.stack([x, x**2])))
+    x, a = np.linspace(0, 1, 20), np.random.default_rng(0).normal(size=(30, 8))
+    outputs = np.tanh(a[:, :1] * x + a[:, 1:2] * x**2)
+    np.savez(tmp_path / "d.npz", inputs=a, points=x[:, None], outputs=outputs, sensors=np.linspace(0, 1, 8))
     code, _, err = call("fit", "--data", "d.npz", "--out", "a", *(f"--set={each}" for each in settings))
     assert code == MemoryNeedError.exit_code, err
     assert "use smaller widths" in err

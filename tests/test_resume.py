@@ -15,7 +15,7 @@ import pytest
 from own_problems import Call, antiderivative
 from test_runs import Listening
 
-from trunkfirst.checkpoints import Journal, Snapshot, checkpointed_step, keep_checkpoints
+from trunkfirst.checkpoints import Journal, Snapshot, checkpointed_step, keep_checkpoints, lock_folder
 from trunkfirst.data.read_write import write_data
 from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, Terminated, UsageError
 from trunkfirst.files.integrity import sha256_of, verify_manifest
@@ -432,12 +432,16 @@ def test_an_interrupt_writes_a_checkpoint(
     assert call("resume", tmp_path / "a")[1].endswith("is already finished; nothing was left to do\n")
 
 
-def test_other_versions_are_reported(file: Path, tmp_path: Path, work: Work):
-    work.begin(100)
+@pytest.mark.parametrize(("iteration", "changed"), [(1, '"NPROC": "'), (100, '"jax": "')])
+def test_other_versions_and_threads_are_reported(
+    file: Path, tmp_path: Path, work: Work, iteration: int, changed: str
+):
+    """The first iteration is one of choosing; nothing was written before the choice was made."""
+    work.begin(iteration)
     with pytest.raises(Crash):
         run(config_of(file), tmp_path / "a")
     path = tmp_path / "a" / "environment.json"
-    path.write_text(path.read_text().replace('"jax": "', '"jax": "0.'))
+    path.write_text(path.read_text().replace(changed, f"{changed}0."))
     listener = Listening()
     resume(tmp_path / "a", reporter=listener)
     assert any("versions or flags differ from those" in text for text in listener.said)
@@ -493,6 +497,17 @@ def test_a_full_disk_leaves_the_state_before_it(
             run(config_of(file), tmp_path / "a")
     resume(tmp_path / "a")
     assert_same(plain[0], tmp_path / "a")
+
+
+def test_a_folder_that_becomes_read_only_keeps_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The lock could not be removed, which ended in a traceback instead of exit code 9."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OutputNotWritableError, match="cannot write"), lock_folder(tmp_path):
+        raise OutputNotWritableError("cannot write")
 
 
 def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path):

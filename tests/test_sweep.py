@@ -29,14 +29,14 @@ from trunkfirst.errors import (
     UnknownNameError,
     ValueRangeError,
 )
-from trunkfirst.files.integrity import verify_manifest
+from trunkfirst.files.integrity import verify_manifest, write_manifest
 from trunkfirst.files.text_files import read_json, read_toml, write_json
 from trunkfirst.inputs import PrincipalInputs
 from trunkfirst.problems.generate import output_points
 from trunkfirst.report.pages import write_sweep
 from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run
-from trunkfirst.runs.sweeps import Row, Sweep, is_finished, make_grid
+from trunkfirst.runs.sweeps import Row, Sweep, is_sound, make_grid
 from trunkfirst.trunks import JointTrunk
 from trunkfirst.two_step import TwoStep
 
@@ -258,11 +258,34 @@ def test_the_same_again_keeps_what_is_done_and_other_settings_are_refused(swept:
 def test_a_damaged_run_is_not_kept(swept: Path, tmp_path: Path):
     folder = tmp_path / "run"
     shutil.copytree(swept / "width=4,seed=0", folder)
-    assert is_finished(folder)
+    assert is_sound(folder)
     (folder / "metrics.json").write_text("{}")
     with pytest.warns(RuntimeWarning, match=r"metrics\.json is damaged.*made again"):
-        assert not is_finished(folder)
+        assert not is_sound(folder)
     assert not folder.exists()
+
+
+def test_an_operator_saved_on_the_way_is_no_finished_run(swept: Path, tmp_path: Path):
+    """A sweep that was killed while its runs chose showed them as runs that met a number that is not finite."""
+    folder = tmp_path / "run"
+    shutil.copytree(swept / "width=4,seed=0", folder)
+    write_json(folder / "metrics.json", {**read_json(folder / "metrics.json"), "status": "interrupted"})
+    write_manifest(folder)
+    (folder / "checkpoints").mkdir(parents=True)
+    write_json(folder / "checkpoints" / "request.json", {"command": "run"})
+    assert not is_sound(folder)
+    assert folder.exists()
+
+
+def test_a_sweep_killed_before_its_configurations_were_written(swept: Path, call: Call, tmp_path: Path):
+    folder = tmp_path / "out"
+    (folder / "checkpoints").mkdir(parents=True)
+    write_json(folder / "checkpoints" / "request.json", {"command": "sweep", "workers": 1, "scheduler": None})
+    code, _, err = call("resume", folder)
+    assert (code, "start the sweep with its command" in err) == (2, True)
+    config = tmp_path / "mine.toml"
+    config.write_text((swept.parent / "mine.toml").read_text().replace("[4, 40]", "[40]"))
+    assert call("sweep", config, "--out", folder, "--workers", 1)[0] == 21  # wider than the data have points
 
 
 @pytest.mark.slow

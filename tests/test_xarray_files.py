@@ -65,6 +65,13 @@ def test_files_are_read_like_the_dataset(place: Path, name: str):
     assert np.array_equal(data.flat_inputs, A)
 
 
+def test_names_that_say_nothing_are_asked_for(call: Call, tmp_path: Path):
+    """It ended in a KeyError."""
+    dataset().rename(u="what").to_netcdf(tmp_path / "my.nc", engine="h5netcdf")
+    code, _, err = call("data", "check", tmp_path / "my.nc")
+    assert (code, "--key outputs=" in err) == (6, True)
+
+
 def test_predictions_of_a_dataset_are_a_dataset(place: Path):
     operator = trunkfirst.load(place / "run")
     new = dataset()[["f"]].isel(run=slice(0, 4))
@@ -76,6 +83,10 @@ def test_predictions_of_a_dataset_are_a_dataset(place: Path):
     bounds = operator.predict(new, interval=0.9)
     assert bool((bounds["u_lower"] <= bounds["u"]).all())
     assert bounds["is_outlier"].dims == ("run",)
+    points = np.stack(np.meshgrid([0.5, 9.0], [0.25, 0.5, 0.75], indexing="ij"), axis=-1).reshape(-1, 2)
+    outside = operator.predict(new, points, interval=0.9, extrapolate=True)
+    assert outside["is_extrapolated"].sel(t=9.0).values.tolist() == [True, True, True]
+    assert not outside["is_extrapolated"].sel(t=0.5).any()
     with pytest.raises(DataError, match=r"other sensors than in training; use dataset.interp"):
         operator.predict(new.assign_coords(s=[0.0, 0.4, 1.0]))
 

@@ -342,7 +342,8 @@ def lock_folder(folder: Path) -> Generator[None]:
             yield
         finally:
             if sys.platform != "win32":
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # the folder may have become read-only; the first error counts
+                    path.unlink()
     finally:
         os.close(descriptor)
         if sys.platform == "win32":  # which cannot remove a file that a process has open

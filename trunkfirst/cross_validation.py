@@ -14,6 +14,7 @@ from .data.data_display import html_table
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
+from .distributed.mesh import use_devices
 from .errors import DataError, UsageError
 from .files.integrity import update_manifest
 from .files.text_files import write_json
@@ -26,11 +27,14 @@ from .progress import Reporter, as_reporter
 from .records import BASELINES
 from .regressors.ridge import Kernel, Linear
 from .run_data import RunData, Split, load_run_data
-from .runs.config import RunConfig
+from .runs.config import RunConfig, config_values
+from .runs.directory import run_directory
+from .runs.run import Outcome, run
 from .trials import Folds
 from .two_step import TwoStep
 
 FILE = "cross_validation.json"
+_FOLDS = 5
 _BASELINES = {"pca-ridge": Linear(), "pca-kernel-ridge": Kernel()}
 
 
@@ -88,7 +92,7 @@ def cross_validate(
     *,
     axes: Sequence[str] | None = None,
     method: AbstractMethod | None = None,
-    folds: int = 5,
+    folds: int = _FOLDS,
     minutes: float | None = 5.0,
     seed: int = 0,
     progress: bool | Reporter | None = None,
@@ -108,18 +112,14 @@ def cross_validate(
     (5, True)
     """
     data, start = as_data(inputs, outputs, points, axes), time.perf_counter()
-    if isinstance(data, ShardedData):
-        raise UsageError("cross-validation needs all samples in memory; take some with data.take(...)")
-    if not 2 <= folds <= data.samples // 2:
-        raise DataError(f"folds: {folds} of {data.samples} samples; choose from 2 to half the samples")
-    order = np.random.default_rng(seed).permutation(data.samples)
-    parts = [np.sort(part) for part in np.array_split(order, folds)]
+    parts = _parts(data, folds, seed)
+    assert not isinstance(data, ShardedData)
     errors, by_channel = np.empty(data.samples), np.empty((data.samples, data.channels))
     methods: list[AbstractMethod] = []
     with as_reporter(progress) as reporter:
         for number, part in enumerate(parts):
             reporter.say(f"fold {number + 1} of {folds}: {len(part)} samples are left out")
-            rest = np.setdiff1d(order, part)
+            rest = np.setdiff1d(np.arange(data.samples), part)
             split = Split(train=rest, validation=np.empty(0, np.int64), test=part)
             share = None if minutes is None else minutes / folds
             result = train(method or TwoStep(), RunData(data, split), seed=seed, minutes=share, reporter=reporter)
@@ -133,6 +133,16 @@ def cross_validate(
     return CrossValidation(errors, parts, channels, _baseline(data, parts), methods, seconds)
 
 
+def _parts(data: AnyData | ShardedData, folds: int, seed: int) -> list[Int[np.ndarray, " part"]]:
+    """The samples that are left out together."""
+    if isinstance(data, ShardedData):
+        raise UsageError("cross-validation needs all samples in memory; take some with data.take(...)")
+    if not 2 <= folds <= data.samples // 2:
+        raise DataError(f"folds: {folds} of {data.samples} samples; choose from 2 to half the samples")
+    order = np.random.default_rng(seed).permutation(data.samples)
+    return [np.sort(part) for part in np.array_split(order, folds)]
+
+
 def _baseline(data: AnyData, parts: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     if not isinstance(data, OperatorData):
         return {}
@@ -140,11 +150,21 @@ def _baseline(data: AnyData, parts: Sequence[np.ndarray]) -> dict[str, np.ndarra
     return {kind: trials.errors(Candidate(StandardisedInputs(), b, "none")) for kind, b in _BASELINES.items()}
 
 
-def cross_validate_run(config: RunConfig, folder: Path, reporter: Reporter) -> CrossValidation:
-    """Cross-validate the method and the samples of a run, and add `cross_validation.json` to its folder."""
-    data = load_run_data(config.data, config.problem, reporter=reporter)
-    options: dict[str, Any] = {"method": config.method, "minutes": config.minutes, "seed": config.seed}
-    found = cross_validate(data.whole or data.data, **options, progress=reporter)
-    write_json(folder / FILE, found.summary())
-    update_manifest(folder, FILE)
-    return found
+def run_cross_validated(
+    config: RunConfig, folder: Path, *, reporter: Reporter, resumes: bool = False
+) -> tuple[Outcome, CrossValidation]:
+    """Carry out a configuration as `run` does, then cross-validate its method: `cross_validation.json`."""
+    request = {"command": "run", "config": config_values(config), "last": FILE}
+    with (
+        use_devices(config.devices),
+        run_directory(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
+    ):
+        data = load_run_data(config.data, config.problem, reporter=reporter)
+        whole = data.whole or data.data
+        options: dict[str, Any] = {"method": config.method, "minutes": config.minutes, "seed": config.seed}
+        _parts(whole, _FOLDS, config.seed)  # raises before anything is fitted
+        outcome = run(config, place, data=data, reporter=reporter)
+        found = cross_validate(whole, folds=_FOLDS, **options, progress=reporter)
+        write_json(place / FILE, found.summary())
+        update_manifest(place, FILE)
+        return outcome, found

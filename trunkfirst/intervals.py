@@ -25,6 +25,8 @@ _ROWS_PER_COORDINATE = 3
 _MORE_VECTORS, _ITERATIONS = 8, 4
 # What may be rounding, relative to the size of the inputs.
 _ROUNDING = 1e-6
+# Smaller numbers are zero here: their inverse is none, and they have few digits.
+_LEAST = 1e-300
 # Far outside of any training inputs, but its square is still finite.
 _FAR = 1e100
 
@@ -50,18 +52,19 @@ class Intervals:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the sizes belong together."""
+        """Whether the sizes belong together, and what is searched for neighbours can be."""
         return (
             self.levels.shape == self.field.shape == self.pointwise.shape[:1]
             and self.points.ndim == 2
             and self.pointwise.shape[1:2] == self.points.shape[:1]
+            and _is_searchable(self.points)
         )
 
     def half_width(
         self, points: Float[np.ndarray, "new coordinates"], level: float
     ) -> Float[np.ndarray, "new ..."]:
         """Half the width of the pointwise interval; at new points that of the nearest training point."""
-        _, nearest = KDTree(self.points).query(points)
+        _, nearest = KDTree(self.points).query(np.clip(points, -_FAR, _FAR))
         return self.pointwise[self._index(level)][nearest]
 
     def field_bound(self, level: float) -> float:
@@ -179,13 +182,15 @@ class Novelty:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the sizes belong together."""
+        """Whether the sizes belong together, and what is searched for neighbours can be."""
         return (
             self.seen.ndim == 2
             and self.matrix.ndim == 2
             and self.seen.shape[1] <= self.matrix.shape[1]
             and self.centre.shape == self.spread.shape == self.matrix.shape[:1]
             and self.location.shape == self.scale.shape == (5,)
+            and _is_searchable(self.seen)
+            and bool(np.isfinite(self.matrix).all())
         )
 
     def is_outlier(self, inputs: Inputs) -> Bool[np.ndarray, " samples"]:
@@ -249,6 +254,7 @@ def fit_novelty(inputs: Inputs) -> Novelty:
     inputs themselves, which are further out than new ones where they are fewer than their sensors.
     """
     count = len(inputs)
+    inputs = np.where(np.abs(inputs) < _LEAST, 0.0, inputs)
     inputs = inputs[np.unique(np.linspace(0, count - 1, min(count, _MAX_SEEN)).astype(int))]
     most = min(_MAX_COORDINATES, max(1, len(inputs) // _ROWS_PER_COORDINATE))  # the same in every fold
     folds = _folds(len(inputs))
@@ -313,6 +319,10 @@ def _norms(rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " rows"
 
 
 # -- files
+
+
+def _is_searchable(rows: np.ndarray) -> bool:
+    return rows.size > 0 and bool(np.isfinite(rows).all())
 
 
 def _prefixed(prefix: str, record: Any) -> dict[str, np.ndarray]:

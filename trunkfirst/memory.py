@@ -73,7 +73,7 @@ def check_network(
     widths = ", ".join(f"{width:,}" for width in architecture)
     raise MemoryNeedError(
         f"a network with the widths {widths} has {weights:,} weights and needs about {need / 2**30:,.1f} GiB of "
-        f"memory, and {free / 2**30:.1f} GiB are free; use smaller widths (hidden, width)"
+        f"memory, and {free / 2**30:.1f} GiB are free; use smaller widths (hidden, width, channels)"
     )
 
 

@@ -15,8 +15,8 @@ from .settings import Field, record
 
 # A point this near to a fixed side, in units of the box, lies on it.
 _NO_DISTANCE = 1e-12
-# Sums of squares of numbers up to this are finite, and those of its inverse are not zero.
-_SQUARABLE = 1e100
+# Squares of sums of squares of numbers up to this, as in L-BFGS, are finite; those of its inverse are not zero.
+_SQUARABLE = 1e50
 
 Raw: TypeAlias = Float[AnyArray, "samples points"] | Float[AnyArray, "samples points channels"]
 
@@ -109,13 +109,15 @@ class Output:
 
 
 def _check_units(data: AnyData) -> None:
-    """Raise `DataError` where squares of the outputs would overflow, or be zero although the outputs are not."""
-    for name, values in data.outputs_by_channel().items():
-        size = float(np.nanmax(np.abs(values)))
+    """Raise `DataError` for outputs that are all zero, or whose squares and theirs would overflow or be zero."""
+    sizes = {name: float(np.nanmax(np.abs(values))) for name, values in data.outputs_by_channel().items()}
+    if not any(sizes.values()):
+        raise DataError("outputs: all of them are zero; there is nothing to learn")
+    for name, size in sizes.items():
         if size > 0 and not 1 / _SQUARABLE < size < _SQUARABLE:
             what = f"outputs: the largest magnitude of {name} is {size:.1e}"
             raise DataError(
-                f"{what}, too extreme for its square to be a number; divide by {size:.0e}, another unit"
+                f"{what}, too extreme for its fourth power to be a number; divide by {size:.0e}, another unit"
             )
 
 

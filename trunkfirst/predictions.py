@@ -35,8 +35,8 @@ def write_predictions(
         _write_meshes(path, domain, arrays)
     elif suffix in _LABELLED:
         fields = {ending: arrays[name] for name, ending in _FIELDS.items() if name in arrays}
-        found = domain.dataset(fields, arrays["points"], given)
-        write_dataset(path, found.assign(is_outlier=(given.sample_axis, is_outlier)))
+        marks = {"is_outlier": is_outlier, "is_extrapolated": arrays["is_extrapolated"]}
+        write_dataset(path, domain.dataset(fields, arrays["points"], given, **marks))
     else:
         # the second is the name before 0.2
         write_npz(path, {**arrays, "is_outlier": is_outlier, "is_strange": is_outlier})
@@ -57,11 +57,13 @@ def _write_meshes(path: Path, domain: TrainingDomain, arrays: Mapping[str, np.nd
         }
         for sample in range(len(arrays["outputs"]))
     ]
+    is_outside = arrays["is_extrapolated"]
+    marks = {"is_extrapolated": is_outside.astype(np.uint8)} if is_outside.any() else {}
     if path.suffix:
         digits = len(str(len(samples) - 1))
         fields = {f"{n}_{i:0{digits}}": v for i, each in enumerate(samples) for n, v in each.items()}
-        write_mesh(path, points, triangles, samples[0] if len(samples) == 1 else fields)
+        write_mesh(path, points, triangles, (samples[0] if len(samples) == 1 else fields) | marks)
         return
     folder = prepare_directory(path)
     for number, fields in enumerate(samples):
-        write_mesh(folder / f"sample-{number:05}.vtu", points, triangles, fields)
+        write_mesh(folder / f"sample-{number:05}.vtu", points, triangles, fields | marks)

@@ -182,7 +182,7 @@ def fit(
 
     Example: trunkfirst fit --data my.npz --out runs/mine
     """
-    from ..cross_validation import cross_validate_run
+    from ..cross_validation import run_cross_validated
     from ..data.named_arrays import parse_keys
     from ..files.integrity import verify_run
     from ..runs.config import fit_values, make_config
@@ -207,8 +207,10 @@ def fit(
         found = None
         if earlier is None:
             config = make_config(values)
-            outcome = run_config(config, out, reporter=reporter)
-            found = cross_validate_run(config, out, reporter) if cross_validate else None
+            if cross_validate:
+                outcome, found = run_cross_validated(config, out, reporter=reporter)
+            else:
+                outcome = run_config(config, out, reporter=reporter)
         else:
             outcome = fit_more(values, out, earlier, reporter=reporter)
     if not is_leader:

@@ -212,6 +212,8 @@ def _guess_grid(known: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple
 
 
 def _match(shapes: Mapping[str, tuple[int, ...]], turn: int) -> bool:
+    if "points" not in shapes:  # of arrays with named axes
+        return False
     inputs, points, outputs = (shapes[key] for key in _REQUIRED)
     if len(inputs) != 2 or len(points) != 2 or points[1] > _MOST_COORDINATES or len(outputs) not in (2, 3):
         return False

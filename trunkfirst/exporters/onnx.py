@@ -68,8 +68,13 @@ def _model(onnx: Any, graph: Graph, body: "_Body", *, double: bool) -> Any:
         producer_version=importlib.metadata.version("trunkfirst"),
         doc_string=f"Output fields of an operator at points. `inputs` holds {names} side by side, in this order.",
     )
-    onnx.helper.set_model_props(model, {"input_names": names})
+    box = {} if graph.box is None else dict(zip(("low", "high"), map(_listed, graph.box), strict=True))
+    onnx.helper.set_model_props(model, {"input_names": names, **box})
     return model
+
+
+def _listed(numbers: np.ndarray) -> str:
+    return ", ".join(map(repr, numbers.tolist()))
 
 
 class _Body:

@@ -70,6 +70,8 @@ def _checked(name, array, columns):
     array = np.asarray(array, DTYPE)
     if array.ndim != 2 or array.shape[1] != columns:
         raise ValueError(f"{{name}}: expected shape (any, {{columns}}), got {{array.shape}}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{{name}}: not all values are finite")
     return array
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..encoders import AnyArray
+from ..memory import check_network
 
 # More samples than this are computed in batches; an export has fewer.
 _MOST, _BATCH = 1024, 32
@@ -237,6 +238,7 @@ def make_fourier_network(
     """A new network from `functions` to `fields` on a grid of this shape."""
     kept = tuple(min(modes, (n - 1) // 2) for n in shape)
     waves = math.prod(2 * m + 1 for m in kept[:-1]) * (kept[-1] + 1)
+    check_network((channels, 2 * waves * layers * channels), 1, bytes_per_number=dtype.itemsize)
     keys = iter(jr.split(key, 2 * layers + 4))
 
     def pointwise(n_in: int, n_out: int) -> Pointwise:

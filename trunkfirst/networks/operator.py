@@ -152,13 +152,12 @@ class Operator(DeepONet):
                 raise DataError(f"inputs[{name!r}]: other sensors than in training; use dataset.interp(...)")
         rows = {name: function.values for name, function in given.functions.items()}
         rows = next(iter(rows.values())) if len(rows) == len(self.input_names) == 1 else rows
-        places = self._checked_points(points, extrapolate=extrapolate)[0]
+        places, is_outside = self._checked_points(points, extrapolate=extrapolate)
         found = self.predict(rows, points, interval=interval, extrapolate=extrapolate)
         if not isinstance(found, Prediction):
-            return domain.dataset({"": found}, places, given)
+            return domain.dataset({"": found}, places, given, is_extrapolated=is_outside)
         fields = {"": found.values, "_lower": found.lower, "_upper": found.upper}
-        marks = {"is_outlier": (given.sample_axis, found.is_outlier)}
-        return domain.dataset(fields, places, given).assign(marks)
+        return domain.dataset(fields, places, given, is_outlier=found.is_outlier, is_extrapolated=is_outside)
 
     def values_at(self, inputs: Inputs, points: Points) -> np.ndarray:
         """The same as `predict`, anywhere and without a warning: for evaluations, where the outputs are known."""
@@ -250,7 +249,7 @@ class Operator(DeepONet):
             expected = f"({len(rows)}, points, {self.trunk.coordinates})"
             raise DataError(f"points: expected shape {expected}, got {places.shape}")
         if not extrapolate:
-            self._checked_points(places.reshape(-1, self.trunk.coordinates))
+            self._warn(rows, self._checked_points(places.reshape(-1, self.trunk.coordinates))[1])
         with jax.enable_x64(self.dtype == jnp.float64):
             features = self.features(rows)
             return self.scattered_fields(np.asarray(self.branch(features)), places, features)
@@ -335,13 +334,13 @@ class Operator(DeepONet):
         return places, is_outside
 
     def _warn(self, inputs: np.ndarray, is_outside: np.ndarray) -> None:
-        """An array has no place for marks."""
+        """An array has no place for marks. Equinox puts a frame between this one, its caller and the user's."""
         if self.domain is not None and (count := int(self.domain.is_far(inputs).sum())):
             which = f"inputs: {count:,} of {len(inputs):,} lie far outside the range of the training inputs"
-            warnings.warn(f"{which}; their predictions are unreliable", UserWarning, stacklevel=3)
+            warnings.warn(f"{which}; their predictions are unreliable", UserWarning, stacklevel=5)
         if count := int(is_outside.sum()):
             which = f"points: {count:,} of {len(is_outside):,} lie outside the training domain"
-            warnings.warn(f"{which}; the operator extrapolates", UserWarning, stacklevel=3)
+            warnings.warn(f"{which}; the operator extrapolates", UserWarning, stacklevel=5)
 
 
 def save(operator: Operator, folder: Path | str, *, measured: Mapping[str, float | int] | None = None) -> Path:

@@ -130,11 +130,19 @@ class TrainingDomain:
             f"without intervals, {advice}"
         )
 
-    def dataset(self, fields: Mapping[str, np.ndarray], points: np.ndarray, inputs: NewInputs) -> Any:
+    def dataset(
+        self,
+        fields: Mapping[str, np.ndarray],
+        points: np.ndarray,
+        inputs: NewInputs,
+        *,
+        is_outlier: Bool[np.ndarray, " samples"] | None = None,
+        is_extrapolated: Bool[np.ndarray, " points"],
+    ) -> Any:
         """An xarray Dataset of fields (samples, points) or (samples, points, channels) at `points`.
 
         Its variables are the channels, each followed by a name in `fields`, as "" or "_upper"; axes and
-        coordinates of the samples are those of the inputs.
+        coordinates of the samples are those of the inputs. Marks of points are in it if one is extrapolated.
         """
         channels = self.channel_names or ("output",)
         parts: dict[str, np.ndarray] = {}
@@ -145,7 +153,7 @@ class TrainingDomain:
         endings = {
             f"{name}{ending}": self.units[name] for name in channels if name in self.units for ending in fields
         }
-        return field_dataset(
+        found = field_dataset(
             parts,
             points,
             coordinate_names=self.coordinate_names or default_coordinate_names(points.shape[1]),
@@ -153,6 +161,11 @@ class TrainingDomain:
             sample_axis=inputs.sample_axis,
             sample_coordinates=inputs.sample_coordinates,
         )
+        _, *axes = next(iter(found.values())).dims
+        marks: dict[str, Any] = {} if is_outlier is None else {"is_outlier": (inputs.sample_axis, is_outlier)}
+        if is_extrapolated.any():
+            marks["is_extrapolated"] = (axes, is_extrapolated.reshape([found.sizes[axis] for axis in axes]))
+        return found.assign(marks)
 
     def in_words(self) -> str:
         """The domain as part of a sentence."""

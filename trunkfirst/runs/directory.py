@@ -54,7 +54,7 @@ def run_directory(
 
     Args:
         folder: The directory; it must be empty or absent unless `resumes`.
-        request: What to do there, for `resume`.
+        request: What to do there, for `resume`; "last" names the last file, if it is not the manifest.
         interval: Seconds between two checkpoints.
         resumes: Whether to continue an interrupted run.
     """
@@ -83,8 +83,8 @@ def run_directory(
             error.add_note(f"finished work is kept; continue with: trunkfirst resume {folder}")
             raise
         except TrunkfirstError:
-            if [path.name for path in checkpoints.iterdir()] == [_REQUEST]:
-                shutil.rmtree(checkpoints)
+            if [path.name for path in checkpoints.iterdir()] == [_REQUEST] and not (folder / MANIFEST).exists():
+                shutil.rmtree(checkpoints, ignore_errors=True)
                 if not resumes:  # the folder is free for the corrected command
                     _remove_files(folder)
             raise
@@ -92,10 +92,15 @@ def run_directory(
 
 
 def _remove_unbegun(folder: Path) -> None:
-    """Remove what a process leaves that is killed before it has written its request: a lock, empty checkpoints."""
+    """Remove what a process leaves that is killed before it has written its request: a lock, empty checkpoints.
+
+    The request of a sweep says nothing without the list of its configurations, which is written after it.
+    """
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
     checkpoints = folder / CHECKPOINTS
-    if not names or names - {CHECKPOINTS, LOCK} or (checkpoints / _REQUEST).exists() or journal_files(checkpoints):
+    path = checkpoints / _REQUEST
+    says_nothing = not path.exists() or mapping_at(read_json(path)).get("command") == "sweep"
+    if not names or names - {CHECKPOINTS, LOCK} or not says_nothing or journal_files(checkpoints):
         return
     with lock_folder(folder):
         shutil.rmtree(checkpoints, ignore_errors=True)
@@ -104,7 +109,8 @@ def _remove_unbegun(folder: Path) -> None:
 def _remove_files(folder: Path) -> None:
     for path in folder.iterdir():
         if path.is_file():
-            path.unlink()
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 @contextlib.contextmanager
@@ -142,21 +148,22 @@ def read_request(folder: Path) -> dict[str, Any] | None:
         UsageError: There is no run in `folder`.
     """
     path = folder / CHECKPOINTS / _REQUEST
-    if (folder / MANIFEST).is_file() and not (path.is_file() and _is_interim(folder)):
+    request = dict(mapping_at(read_json(path))) if path.is_file() else {}
+    if is_finished(folder) and (folder / str(request.get("last", MANIFEST))).is_file():
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return None
     if not path.is_file():
         raise UsageError(f"{folder} holds nothing to resume: {path} is missing; start it with its command")
-    request = read_json(path)
-    if not isinstance(request, dict):
-        raise UsageError(f"{path} does not say what to do")
     return request
 
 
-def _is_interim(folder: Path) -> bool:
-    """Whether the operator in the folder was saved while a better one was looked for."""
+def is_finished(folder: Path) -> bool:
+    """Whether a run wrote its manifest, and not for an operator that is saved while a better one is looked for."""
+    if not (folder / MANIFEST).is_file():
+        return False
     metrics = folder / "metrics.json"
-    return metrics.is_file() and mapping_at(read_json(metrics)).get("status") == "interrupted"
+    is_interim = metrics.is_file() and mapping_at(read_json(metrics)).get("status") == "interrupted"
+    return not (is_interim and (folder / CHECKPOINTS / _REQUEST).is_file())
 
 
 def check_same_data(data: AnyData | ShardedData) -> None:

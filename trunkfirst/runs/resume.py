@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..cross_validation import run_cross_validated
 from ..errors import CorruptFileError
-from ..progress import Reporter
+from ..progress import Reporter, Silent
 from .compare import Comparison, compare
 from .config import RunConfig, make_config, nested
 from .directory import read_request
@@ -27,6 +28,9 @@ def resume(
     if request is None:
         return None
     match request:
+        case {"command": "run", "config": values, "last": _}:
+            reports = reporter or Silent()
+            return run_cross_validated(_config(values), folder, reporter=reports, resumes=True)[0]
         case {"command": "run", "config": values}:
             return run(_config(values), folder, reporter=reporter, resumes=True)
         case {"command": "compare", "configs": list(several), "seeds": int(seeds)}:

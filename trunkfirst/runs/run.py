@@ -75,6 +75,7 @@ def run(
         if save_data is not None and not (place / "data.npz").exists():
             write_data(save_data, place / "data.npz")
         check_same_data(data.whole or data.data)
+        _write_environment(place / "environment.json", reporter)
         recorder, interim = BranchRecorder(), _Interim(place, config, data, start, reporter)
         result = train(
             config.method,
@@ -113,15 +114,14 @@ class _Interim:
     def begin(self, method: AbstractMethod) -> AbstractMethod:
         """Say and write what is about to be trained."""
         self.reporter.say(describe(dc.replace(self.config, method=method)))
-        self._write_settings(method)
+        self._write_config(method)
         return method
 
-    def _write_settings(self, method: AbstractMethod) -> None:
+    def _write_config(self, method: AbstractMethod) -> None:
         write_text(self.folder / "config.toml", to_toml(dc.replace(self.config, method=method)))
-        _write_environment(self.folder / "environment.json", self.reporter)
 
     def save(self, found: FitResult) -> None:
-        self._write_settings(found.method)
+        self._write_config(found.method)
         result = dc.replace(found, status="interrupted")
         now = time.perf_counter() - self.start
         seconds = {"data": self.data.seconds, "total": now}

@@ -26,6 +26,7 @@ from ..errors import (
     SettingError,
     SolveError,
     TrunkfirstError,
+    UsageError,
     ValueRangeError,
 )
 from ..files.integrity import MANIFEST, verify_run, write_manifest
@@ -34,7 +35,7 @@ from ..progress import Reporter, Silent
 from ..run_data import load_run_data
 from ..settings import put, setting_text
 from .config import RunConfig, config_values, make_config, nested, problem_configs
-from .directory import environment, run_directory
+from .directory import environment, is_finished, run_directory
 from .run import run
 
 CONFIGS = "configs.json"
@@ -258,6 +259,10 @@ def sweep(
 
 def read_grid(folder: Path) -> Grid:
     """The grid of the sweep in a folder."""
+    if not (folder / CONFIGS).is_file():
+        raise UsageError(
+            f"{folder} holds nothing to resume: {CONFIGS} is missing; start the sweep with its command"
+        )
     match read_json(folder / CONFIGS):
         case {"configs": dict(configs), "settings": dict(settings)} if set(configs) == set(settings):
             return Grid({name: make_config(nested(values)) for name, values in configs.items()}, settings)
@@ -287,7 +292,7 @@ def _run_all(
     on_run: Callable[[Progress], None] | None,
     reporter: Reporter,
 ) -> dict[str, Row]:
-    rows = {name: _read_row(folder, name, grid) for name in grid.configs if is_finished(folder / name)}
+    rows = {name: _read_row(folder, name, grid) for name in grid.configs if is_sound(folder / name)}
     missing = [name for name in grid.configs if name not in rows]
     kept, total, start = len(rows), len(grid.configs), time.monotonic()
     if rows:
@@ -350,9 +355,9 @@ def carry_out(task: RunTask) -> str | None:
     return None
 
 
-def is_finished(folder: Path) -> bool:
+def is_sound(folder: Path) -> bool:
     """Whether a run is finished and matches its manifest; a damaged one is removed and will run again."""
-    if not (folder / MANIFEST).is_file():
+    if not is_finished(folder):
         return False
     try:
         verify_run(folder)

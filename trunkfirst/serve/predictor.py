@@ -21,7 +21,6 @@ from ..training_summary import read_summary
 LEVEL = 0.9
 """The confidence of the intervals."""
 _SAMPLES, _POINTS = 64, 1024  # rows in a block: the hidden layers fit the cache, and memory is bounded
-_FAR = 1e100  # far outside of any training inputs, but its square is still finite
 
 
 Proceed: TypeAlias = Callable[[], None]
@@ -118,7 +117,7 @@ class Predictor:
         with np.errstate(all="ignore"):
             basis = [self._graph.basis.evaluate(self._values(points=block)) for block in blocks]
         known, is_outside = self._memory.intervals, self._operator.is_outside(points)
-        half_width = None if known is None else known.half_width(np.clip(points, -_FAR, _FAR), LEVEL)
+        half_width = None if known is None else known.half_width(points, LEVEL)
         # Infinite if there were too few samples to calibrate it.
         is_known = half_width is not None and bool(np.isfinite(half_width).all())
         if half_width is not None:
