@@ -227,16 +227,16 @@ class Search:
 
     def _trunk_limits(self) -> bool:
         """Whether the trunk is the limit of the best candidate, which is then said with its share of the error."""
-        if not self._measured:
-            return False
         best = self._board.best()
+        error = self._board.mean(best)
+        if not self._measured or error <= _ACCURATE:
+            return False
         optimum = _remembered("projection", lambda: self._trials.projection_error(self._board.tried[best]))
-        share = optimum / self._board.mean(best)
-        if share < _TRUNK_LIMITS:
+        if optimum < _TRUNK_LIMITS * error:
             return False
         self._reporter.say(
             f"the trunk is the limit: with the best coefficients it leaves an error of {optimum:.1e}, "
-            f"{share:.0%} of the whole"
+            f"{optimum / error:.0%} of the whole"
         )
         return True
 
