@@ -34,7 +34,7 @@ from .regressors.fourier import FourierBranch
 from .regressors.input_grid import find_grid
 from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
-from .sizing import TRUNK_SHARE, fourier_within, seconds_of_branch, with_sizes, within_minutes
+from .sizing import MIN_ITERATIONS, TRUNK_SHARE, fourier_within, seconds_of_branch, with_sizes, within_minutes
 from .trials import Candidate, Folds
 from .trunks import AbstractTrunk
 from .two_step import TwoStep
@@ -256,6 +256,10 @@ class Search:
         method = dc.replace(self._method, trunk=NetworkTrunk(), branch=base.branch, inputs=base.inputs)
         method = within_minutes(with_sizes(method, self._data), self._data, minutes / TRUNK_SHARE)
         assert isinstance(method, TwoStep)
+        assert isinstance(method.trunk, NetworkTrunk)
+        if method.trunk.max_iterations <= MIN_ITERATIONS:
+            self._reporter.say("a network trunk would learn little in the time left: not tried")
+            return
         trained = dc.replace(base, trunk=method.trunk, coordinates=method.coordinates)
         self._board.try_all({f"{best}, network trunk": trained})
 
