@@ -233,7 +233,7 @@ class FlatInterpolation(AbstractInterpolation):
         return self.inner(xp.stack([points[:, column] for column in self.columns], axis=1))
 
     @property
-    def table(self) -> AnyArray:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def table(self) -> AnyArray:
         return self.inner.table
 
     @property
