@@ -122,9 +122,9 @@ def front(points: np.ndarray) -> trunkfirst.OperatorData:
 def triangles(size: int) -> Pair:
     """Random points with those of the boundary, joined by triangles; between them the centres."""
     side = grid(size, 2)
-    is_inside = ((side > 0) & (side < 1)).all(axis=1)
+    is_inside = np.all((side > 0) & (side < 1), axis=1, keepdims=True)
     shift = np.random.default_rng(1).uniform(-0.3, 0.3, side.shape) / (size - 1)
-    points = side + np.where(is_inside[:, None], shift, 0.0)
+    points = side + np.where(is_inside, shift, 0.0)
     centres = points[Delaunay(points).simplices].mean(axis=1)
     return Pair(smooth(points), smooth(centres), 1 / (size - 1))
 
@@ -147,7 +147,9 @@ def draw(axes: Any, rows: Sequence[tuple[Any, ...]]) -> None:
     """The errors between the points, of modes and networks, against the number of points."""
     for kind, column in (("modes", 4), ("network", 7)):
         names = dict.fromkeys(row[0] for row in rows)
-        curves = {f"{name}, {kind}": [(row[1], row[column]) for row in rows if row[0] == name] for name in names}
+        curves: dict[str, Sequence[tuple[float, float]]] = {
+            f"{name}, {kind}": [(row[1], row[column]) for row in rows if row[0] == name] for name in names
+        }
         draw_curves(axes, curves)
     axes.set(xscale="log", yscale="log", xlabel="points of training", ylabel="relative l2 error between them")
 

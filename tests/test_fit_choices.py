@@ -128,7 +128,7 @@ def test_a_smoother_kernel_is_tried_where_lengths_are_best(tried: Any):
 
 def test_a_network_trunk_is_tried_where_modes_are_the_limit(tried: Any, monkeypatch: pytest.MonkeyPatch):
     for share, is_tried in ((0.9, True), (0.1, False)):
-        monkeypatch.setattr(Folds, "projection_errors", lambda _, share=share: np.full(27, share))
+        monkeypatch.setattr(Folds, "projection_error", lambda *_, share=share: share)
         found = tried(TwoStep(), {"kernel, principal:4": 1.0})
         assert ("kernel, principal:4, network trunk" in found) == is_tried
 

@@ -453,3 +453,29 @@ def test_what_can_be_interpolated():
 def test_refusals(points: np.ndarray, error: type[Exception], words: str):
     with pytest.raises(error, match=words):
         interpolate(points, random_values(points))
+
+
+# -- in NumPy
+
+
+@pytest.mark.parametrize("name", ["grid", "periodic grid", "triangles", "radial", "line in the plane"])
+def test_tables_of_numpy_compute_in_numpy(name: str):
+    rng = np.random.default_rng(0)
+    line = rng.random((30, 1))
+    points: dict[str, np.ndarray] = {
+        "grid": np.stack(np.meshgrid(np.arange(7.0), np.arange(5.0)), axis=-1).reshape(-1, 2),
+        "periodic grid": np.linspace(0, 1, 20, endpoint=False)[:, None],
+        "triangles": rng.random((80, 2)),
+        "radial": rng.random((60, 4)),
+        "line in the plane": np.hstack([line, 2 * line]),
+    }
+    given = points[name]
+    values = np.sin(3 * given[:, :1]) + given[:, -1:] * [1.0, 2.0]
+    periods = (1.0,) if name == "periodic grid" else None
+    functions = interpolate(given, values, periods=periods)
+    at = given.min(axis=0) + rng.uniform(-0.1, 1.1, (200, given.shape[1])) * np.ptp(given, axis=0)
+    with jax.enable_x64(True):
+        expected = np.asarray(functions(jnp.asarray(at)))
+    found = jax.tree.map(np.asarray, functions)(at)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

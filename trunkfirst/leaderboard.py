@@ -279,7 +279,7 @@ class Leaderboard:
         candidate = self.tried[name]
         error = self._errors.validation_error(name, list(self.tried)) if self._measured else None
         baseline = [
-            Baseline(kind, min(map(self.mean, names)), sum(map(self._seconds.__getitem__, names)))
+            Baseline(kind, min(map(self._baseline_error, names)), sum(map(self._seconds.__getitem__, names)))
             for kind, key in BASELINES.items()
             if (names := [each for each in self._errors.errors if each == key or each.startswith(f"{key}, ")])
         ]
@@ -289,6 +289,11 @@ class Leaderboard:
         # What was handed over is not trained again for another number of modes.
         method = self._methods.get(str(candidate)) or self.method_of(candidate, error)
         return Chosen(method, choice, error, held_out)
+
+    def _baseline_error(self, name: str) -> float:
+        """On the samples that measure the winner, where only the first part was left out."""
+        rows = None if self._errors.is_complete(name) else self._errors.measuring(list(self.tried))
+        return self._errors.mean(name, rows)
 
     def _held_out(self, candidate: Candidate) -> HeldOut:
         is_complete = self._trials.is_complete(candidate)

@@ -104,7 +104,8 @@ def _local_linear(
 ) -> Float[np.ndarray, "wanted channels"]:
     """Values at other points: linear least squares over the nearest, those that are close with large weights."""
     count = min(len(points), _NEIGHBOURS * (points.shape[1] + 1))
-    distances, near = KDTree(points).query(wanted, np.arange(1, count + 1))  # pyright: ignore[reportArgumentType]
+    found = KDTree(points).query(wanted, count)
+    distances, near = (np.reshape(each, (len(wanted), count)) for each in found)
     reach = 1.05 * distances[:, -1:] + np.finfo(float).tiny
     shares = weights[near] * (1 - distances / reach) ** 2 / ((distances / reach) ** 2 + _NEAR**2)
     offsets = (points[near] - wanted[:, None]) / reach[..., None]

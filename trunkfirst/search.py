@@ -35,7 +35,15 @@ from .regressors.fourier import FourierBranch
 from .regressors.input_grid import find_grid
 from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
-from .sizing import TRUNK_SHARE, fourier_within, samples_within, seconds_of_branch, with_sizes, within_minutes
+from .sizing import (
+    MIN_ITERATIONS,
+    TRUNK_SHARE,
+    fourier_within,
+    samples_within,
+    seconds_of_branch,
+    with_sizes,
+    within_minutes,
+)
 from .trials import Folds
 from .trunks import AbstractTrunk
 from .two_step import TwoStep
@@ -271,18 +279,16 @@ class Search:
 
     def _trunk_limits(self) -> bool:
         """Whether the trunk is the limit of the best candidate, which is then said with its share of the error."""
-        if not self._measured:
-            return False
         best = self._board.best()
-        if not self._clock.allows("error of the trunk"):
+        error = self._board.mean(best)
+        if not self._measured or error <= _ACCURATE or not self._clock.allows("error of the trunk"):
             return False
         optimum = _remembered("projection", lambda: self._trials.projection_error(self._board.tried[best]))
-        share = optimum / self._board.mean(best)
-        if share < _TRUNK_LIMITS:
+        if optimum < _TRUNK_LIMITS * error:
             return False
         self._reporter.say(
             f"the trunk is the limit: with the best coefficients it leaves an error of {optimum:.1e}, "
-            f"{share:.0%} of the whole"
+            f"{optimum / error:.0%} of the whole"
         )
         return True
 
@@ -302,6 +308,10 @@ class Search:
         method = dc.replace(self._method, trunk=NetworkTrunk(), branch=base.branch, inputs=base.inputs)
         method = within_minutes(with_sizes(method, self._data), self._data, minutes / TRUNK_SHARE)
         assert isinstance(method, TwoStep)
+        assert isinstance(method.trunk, NetworkTrunk)
+        if method.trunk.max_iterations <= MIN_ITERATIONS:
+            self._reporter.say("a network trunk would learn little in the time left: not tried")
+            return
         trained = dc.replace(base, trunk=method.trunk, coordinates=method.coordinates)
         self._board.try_all({f"{best}, network trunk": trained})
 

@@ -38,7 +38,7 @@ _MIN_HIDDEN, _SCATTERED_WIDTH = 40, 40
 TRUNK_SHARE, _TRIALS_SHARE, _BRANCH_SHARE = 0.4, 0.15, 0.15
 # Starts and their halving cost about half as much again as the iterations asked for.
 _WITH_STARTS = 1.5
-_MIN_ITERATIONS, _MAX_ITERATIONS = 200, 6000
+MIN_ITERATIONS, _MAX_ITERATIONS = 200, 6000
 _WARM_UP, _TIMED = 5, 20
 # Trials of networks while choosing, of `trial_iterations` each, and fits of the branch, with those for intervals.
 _TRIALS, _BRANCH_FITS = 10, 6
@@ -108,14 +108,14 @@ def within_minutes(method: AbstractMethod, data: AnyData, minutes: float) -> Abs
     if isinstance(trunk, MovingTrunk) and trunk.iterations is None:
         seconds = _journalled("moving trunk", lambda: _seconds_of_moving(method, trunk, data))
         count = _two_digits(int(TRUNK_SHARE * 60 * minutes / seconds))
-        iterations = max(_MIN_ITERATIONS, min(_MAX_ITERATIONS, count))
+        iterations = max(MIN_ITERATIONS, min(_MAX_ITERATIONS, count))
         return dc.replace(method, trunk=dc.replace(trunk, iterations=iterations))
     if not isinstance(trunk, NetworkTrunk) or trunk.iterations is not None:
         return method
     times = data.channels if isinstance(method.trunk, SeparateTrunks) else 1
     seconds = _journalled("trunk", lambda: _seconds_per_iteration(method, trunk, data))
     count = int(TRUNK_SHARE * 60 * minutes / seconds / _WITH_STARTS / times)
-    timed = dc.replace(trunk, iterations=max(_MIN_ITERATIONS, min(_MAX_ITERATIONS, _two_digits(count))))
+    timed = dc.replace(trunk, iterations=max(MIN_ITERATIONS, min(_MAX_ITERATIONS, _two_digits(count))))
     whole = dc.replace(method.trunk, each=timed) if isinstance(method.trunk, SeparateTrunks) else timed
     branch = method.branch
     if isinstance(branch, AutoBranch):

@@ -31,6 +31,8 @@ def evaluate(
 
     Example: trunkfirst evaluate runs/mine --data test.npz
     """
+    import numpy as np
+
     from .. import evaluation
     from ..data.named_arrays import parse_keys
     from ..data.read_write import read_data
@@ -42,8 +44,9 @@ def evaluate(
     inputs = _at_sensors(operator, memory, dict(samples.inputs))
     found = evaluation.evaluate(operator, samples.with_inputs(inputs))
     test = found.summary()
-    if memory.intervals is not None:
-        test["coverage"] = memory.intervals.coverage(HeldOut(samples, found.predictions))
+    known = memory.intervals
+    if known is not None and (samples.points.ndim == 3 or np.array_equal(samples.points, known.points)):
+        test["coverage"] = known.coverage(HeldOut(samples, found.predictions))
     if memory.novelty is not None:
         test["outlier_inputs"] = int(memory.novelty.is_outlier(inputs).sum())
         test["strange_inputs"] = test["outlier_inputs"]  # the name before 0.2
