@@ -69,11 +69,16 @@ if TYPE_CHECKING:
         NetworkTrunk as NetworkTrunk,
         SeparateTrunks as SeparateTrunks,
     )
+    from .networks.inversion import Inversion as Inversion
     from .networks.operator import (
         Operator as Operator,
         Prediction as Prediction,
         load as load,
         save as save,
+    )
+    from .next_samples import (
+        Suggestion as Suggestion,
+        suggest as suggest,
     )
     from .outputs import Output as Output
     from .presets import preset_method as preset_method
@@ -123,7 +128,9 @@ _MODULES = {
     "moving_trunk": "MovingTrunk",
     "monolithic": "Monolithic MonolithicProjected",
     "network_trunk": "NetworkTrunk SeparateTrunks",
+    "networks.inversion": "Inversion",
     "networks.operator": "Operator Prediction load save",
+    "next_samples": "Suggestion suggest",
     "outputs": "Output",
     "presets": "preset_method",
     "problems.generate": "make_data",

@@ -60,8 +60,9 @@ def choose(
     a trunk that is a network, and no error is reported. `on_better` is called with every operator to save.
     """
     samples, reporter, clock = data.train, reporter or Silent(), clock or Clock()
-    if samples.samples < _FEWEST:
-        raise DataError(f"samples: {samples.samples} for training; choosing and measuring need {_FEWEST} or more")
+    if (count := len(samples.exchangeable)) < _FEWEST:
+        words = "" if samples.is_suggested is None else " that were not suggested"
+        raise DataError(f"samples: {count} for training{words}; choosing and measuring need {_FEWEST} or more")
     is_trunk_open = isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk)
     method = with_sizes(_with_trunk(method, samples), samples)
     if clock.minutes is not None:
@@ -98,12 +99,13 @@ def _trials(
         if samples.samples > MAX_SAMPLES:
             reporter.say(f"comparing on {MAX_SAMPLES:,} random samples of {samples.samples:,}")
             samples = samples.take(np.sort(rng.permutation(samples.samples)[:MAX_SAMPLES]))
-        return Folds(samples, method.output, _parts(rng.permutation(samples.samples), measured), seed=seed)
+        return Folds(samples, method.output, _parts(rng.permutation(samples.exchangeable), measured), seed=seed)
     if not isinstance(method, TwoStep):
         raise SettingError("samples at points of their own need the two-step method")
     if not is_open(method):
         return None
-    part = np.sort(rng.permutation(samples.samples)[: max(samples.samples // FOLDS, 1)])
+    rows = rng.permutation(samples.exchangeable)
+    part = np.sort(rows[: max(len(rows) // FOLDS, 1)])
     return TrainedTrunk(samples, method, part, seed=seed, on_step=reporter.on_step)
 
 

@@ -208,7 +208,7 @@ class Leaderboard:
 
     def _held_out(self, candidate: Candidate) -> HeldOut:
         is_complete = candidate.is_closed_form and isinstance(self._trials, Folds)
-        rows = slice(None) if is_complete else self._errors.second
+        rows = self._errors.left_out if is_complete else self._errors.second
         predictions = self._trials.predictions(candidate, self._parts(candidate))
         return HeldOut(self._data.outputs[rows], predictions[rows])
 

@@ -219,7 +219,7 @@ class Search:
         if not isinstance(self._trials, Folds) or not self._measured or not isinstance(self._method, TwoStep):
             return
         best = self._board.best()
-        optimum = _remembered("projection", lambda: float(self._trials_folds.projection_errors().mean()))
+        optimum = _remembered("projection", lambda: float(np.nanmean(self._trials_folds.projection_errors())))
         if optimum < _TRUNK_LIMITS * self._board.mean(best):
             return
         self._reporter.say(

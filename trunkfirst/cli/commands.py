@@ -13,7 +13,7 @@ from .data_commands import data_app
 from .parallel import LAUNCH_SETTINGS, launch, sweep
 from .theory_commands import diagnose, sensors, study
 from .train import compare, fit, resume, run
-from .use import doctor, evaluate, export, predict, report, serve
+from .use import doctor, evaluate, export, predict, report, serve, suggest
 
 app = typer.Typer(
     name="trunkfirst",
@@ -48,7 +48,7 @@ def _options(
 for command in (run, compare, fit, resume, sweep):
     app.command()(command)
 app.command(context_settings=LAUNCH_SETTINGS)(launch)
-for command in (evaluate, predict, report, export, serve, diagnose, sensors, study, doctor):
+for command in (evaluate, predict, suggest, report, export, serve, diagnose, sensors, study, doctor):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

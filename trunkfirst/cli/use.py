@@ -124,6 +124,51 @@ def predict(
     return 0
 
 
+def suggest(
+    folder: RunFolder,
+    count: Annotated[int, typer.Option(min=1, help="How many inputs; as many as you can simulate at once.")] = 20,
+    ranges: Annotated[
+        str | None,
+        typer.Option(
+            help="Where to look: NAME=LOW:HIGH, or NAME=log:LOW:HIGH on a logarithmic scale, comma separated.",
+            show_default="the range of training",
+        ),
+    ] = None,
+    pool: Annotated[
+        Path | None,
+        typer.Option(
+            help="Inputs to choose from instead, .npz or .csv; needed for functions.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The file to write: .csv or .npz.")] = Path("next.csv"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the candidates in the ranges.")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Suggest the inputs to simulate next.
+
+    They lower the expected error the most, over the whole range, and are spread out. Simulate them, then add them:
+    trunkfirst fit --data new.npz --from runs/mine --suggested --out runs/mine-2. They train, but they are not like
+    new inputs: errors and intervals are measured without them.
+
+    Example: trunkfirst suggest runs/mine --count 20 --ranges a=1:10,b=log:1e-3:1 --out next.csv
+    """
+    from ..files.integrity import verify_run
+    from ..next_samples import suggest as find
+
+    verify_run(folder)
+    found = find(folder, count, ranges=ranges, pool=pool, seed=seed)
+    found.write(out)
+    if json:
+        rows = None if found.rows is None else found.rows.tolist()
+        print_json({"out": str(out), "rows": rows, "expected_errors": found.deviations.tolist()})
+    else:
+        places = "" if found.rows is None else f"; rows of the pool: {', '.join(map(str, found.rows))}"
+        say(f"{found.in_words()}{places}: {out}", quiet=quiet)
+        say(f"then: trunkfirst fit --data NEW --from {folder} --suggested --out FOLDER", quiet=quiet)
+    return 0
+
+
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by run, fit, compare or sweep.")],
     json: Json = False,
@@ -272,8 +317,8 @@ def _test_samples(folder: Path) -> "AnyData":
     prepared = load_run_data(config.data, config.problem)
     if sum(prepared.counts.values()) != sample_count(folder):
         raise UsageError(
-            f"{folder} was trained with earlier samples too (--from), so its own test samples are not known; "
-            "give --data FILE"
+            f"{folder} was trained on other samples too than its configuration names, so its own test samples are "
+            "not known; give --data FILE"
         )
     if prepared.test is None:
         raise UsageError(f"{folder} has no test samples; give --data FILE")

@@ -10,7 +10,7 @@ from scipy.linalg import block_diag
 
 from ..encoders import Parallel
 from ..errors import UsageError
-from ..intervals import Novelty
+from ..intervals import training_inputs
 from ..linear.blocked_qr import one_blas_thread
 from ..training_summary import TrainingSummary
 
@@ -71,9 +71,9 @@ def make_controls(
 
     `number_names` are the names of the numbers of an input, if they are known.
     """
-    if memory.novelty is None:
+    inputs = training_inputs(memory.extras())
+    if inputs is None:
         raise UsageError("the run does not remember its training inputs, which the explorer needs; train it again")
-    inputs = training_inputs(memory.novelty)
     counts = _sizes(names, encoder, memory, inputs.shape[1])
     functions = sum(count > _MOST_NUMBERS for count in counts.values())
     groups: list[Group] = []
@@ -85,11 +85,6 @@ def make_controls(
     base = np.concatenate([group.base for group in groups])
     shapes = np.asarray(block_diag(*(group.shapes for group in groups)))
     return Controls(tuple(groups), base, shapes, _coordinates(inputs - base, shapes))
-
-
-def training_inputs(known: Novelty) -> Float[np.ndarray, "rows sensors"]:
-    """Training inputs, restored from their principal coordinates."""
-    return known.centre + known.seen @ known.inverse[: known.seen.shape[1]]
 
 
 def _sizes(names: tuple[str, ...], encoder: object, memory: TrainingSummary, sensors: int) -> dict[str, int]:

@@ -244,6 +244,17 @@ def _content_of(value: Any) -> Hashable:
     return tuple(map(_content_of, value)) if isinstance(value, tuple) else value
 
 
+def number_names(names: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[str, ...]:
+    """A name for every number of the inputs: that of an input with one, "a 1", "a 2" where it has several."""
+    if len(sizes) != len(names):
+        return names
+    return tuple(
+        name if size == 1 else f"{name} {number + 1}"
+        for name, size in zip(names, sizes, strict=True)
+        for number in range(size)
+    )
+
+
 def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | None) -> np.ndarray:
     """`value` as a matrix of finite real numbers with the right number of columns, or a `DataError`."""
     try:

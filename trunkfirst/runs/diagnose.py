@@ -117,8 +117,8 @@ def _check(folder: Path, prepared: RunData) -> None:
         )
     if sum(prepared.counts.values()) != sample_count(folder):
         raise UsageError(
-            f"{folder} was not trained on the samples of its data.file alone (--from adds earlier ones), "
-            "so that its own test samples are not known"
+            f"{folder} was trained on other samples too than its configuration names, so its own test samples are "
+            "not known"
         )
 
 
