@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from .exporters.formats import export as export
     from .fitting import FitResult as FitResult
     from .interface import fit as fit
+    from .learning_curves import (
+        LearningCurve as LearningCurve,
+        learning_curve as learning_curve,
+    )
     from .linear.orthonormalise import (
         QR as QR,
         SVD as SVD,
@@ -119,6 +123,7 @@ _MODULES = {
     "exporters.formats": "export",
     "fitting": "FitResult",
     "interface": "fit",
+    "learning_curves": "LearningCurve learning_curve",
     "linear.orthonormalise": "QR SVD",
     "losses": "Batches",
     "minimisers.adam": "Adam",

@@ -259,7 +259,7 @@ def fit_novelty(inputs: Inputs) -> Novelty:
     return dc.replace(known, scale=np.maximum(known.scale, own_scale), limit=limit)
 
 
-def some_inputs(inputs: Inputs) -> Inputs:
+def some_inputs(inputs: Inputs) -> Float[np.ndarray, "some sensors"]:
     """At most 2,000 of them, evenly chosen."""
     count = len(inputs)
     return inputs[np.unique(np.linspace(0, count - 1, min(count, _MAX_SEEN)).astype(int))]

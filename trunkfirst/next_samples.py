@@ -218,7 +218,7 @@ def is_logarithmic(values: Float[np.ndarray, " samples"]) -> bool:
     return unevenness(np.log(values)) < unevenness(values)
 
 
-def _drawn(limits: list[tuple[Any, ...]], count: int, seed: int) -> Float[np.ndarray, "count sensors"]:
+def _drawn(limits: list[tuple[Any, ...]], count: int, seed: int) -> Float[np.ndarray, "candidates sensors"]:
     """Sobol points, scrambled by the seed."""
     unit = qmc.Sobol(len(limits), seed=seed).random_base2(int(np.ceil(np.log2(count))))
     columns = [

@@ -33,11 +33,13 @@ def diagnose(
 ) -> int:
     """Show where the error of an operator comes from, and what to improve: width, points, samples or branch.
 
+    Also how many samples would halve the error, from fits to fewer samples.
+
     Example: trunkfirst diagnose runs/mine --data finer.npz
     """
     from ..files.integrity import update_manifest, verify_run
     from ..progress import TerminalReporter
-    from ..report.budget_section import budget_sentence, budget_tables
+    from ..report.budget_section import budget_sentence, budget_tables, samples_sentence
     from ..report.pages import write_report
     from ..runs.diagnose import diagnose_run
     from .console import print_json, print_table, say
@@ -52,7 +54,8 @@ def diagnose(
     else:
         for table in budget_tables(found):
             print_table(table.caption, table.header, table.rows, quiet=quiet)
-        say(budget_sentence(found), quiet=quiet)
+        for sentence in filter(None, (budget_sentence(found), samples_sentence(found))):
+            say(sentence, quiet=quiet)
         say(f"report: {page}", quiet=quiet)
     return 0
 
