@@ -319,6 +319,17 @@ def training_inputs(arrays: Mapping[str, np.ndarray]) -> Inputs | None:
     return None if known is None else known.centre + known.seen @ known.inverse[: known.seen.shape[1]]
 
 
+def is_logarithmic(values: Float[np.ndarray, " samples"]) -> bool:
+    """Whether a number was sampled logarithmically: over a decade or more, and its logarithm more evenly."""
+    if not values.min() > 0 or values.max() < 10 * values.min():
+        return False
+
+    def unevenness(x: np.ndarray) -> float:
+        return abs((x.min() + x.max()) / 2 - float(np.median(x))) / float(np.ptp(x))
+
+    return bool(unevenness(np.log(values)) < unevenness(values))
+
+
 # -- files
 
 

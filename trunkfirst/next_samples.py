@@ -27,7 +27,7 @@ from .errors import UnknownNameError, UsageError, ValueRangeError
 from .files.npz import write_npz
 from .files.text_files import write_text
 from .fitting import FitResult
-from .intervals import MOST_NUMBERS, novelty_from, training_inputs
+from .intervals import MOST_NUMBERS, is_logarithmic, novelty_from, training_inputs
 from .linear.blocked_qr import one_blas_thread
 from .linear.kernels import find_kernel, kernel_matrix
 from .networks.operator import Operator, load
@@ -205,17 +205,6 @@ def _checked_range(name: str, limits: tuple[Any, ...]) -> tuple[Any, ...]:
         positive = " and above 0" if kind == "log" else ""
         raise ValueRangeError(f"ranges[{name!r}]: from {low:g} to {high:g}; the first must be smaller{positive}")
     return kind, low, high
-
-
-def is_logarithmic(values: Float[np.ndarray, " samples"]) -> bool:
-    """Whether a number was sampled logarithmically: over a decade or more, and its logarithm more evenly."""
-    if not values.min() > 0 or values.max() < 10 * values.min():
-        return False
-
-    def unevenness(x: np.ndarray) -> float:
-        return abs((x.min() + x.max()) / 2 - float(np.median(x))) / float(np.ptp(x))
-
-    return unevenness(np.log(values)) < unevenness(values)
 
 
 def _drawn(limits: list[tuple[Any, ...]], count: int, seed: int) -> Float[np.ndarray, "candidates sensors"]:

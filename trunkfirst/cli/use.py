@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ..training_summary import TrainingSummary
 
 
+_WORST, _FEW_NUMBERS = 5, 8
+
+
 def evaluate(
     folder: RunFolder,
     data: Annotated[
@@ -28,6 +31,9 @@ def evaluate(
     quiet: Quiet = False,
 ) -> int:
     """Evaluate a trained operator on new samples.
+
+    Prints errors, of every channel too, next to the best possible with this trunk; the share of fields and values
+    inside their prediction intervals; inputs that are outliers; and the samples with the largest errors.
 
     Example: trunkfirst evaluate runs/mine --data test.npz
     """
@@ -45,16 +51,45 @@ def evaluate(
     test = found.summary()
     if memory.intervals is not None and np.array_equal(samples.points, memory.intervals.points):
         test["coverage"] = memory.intervals.coverage(found.predictions, samples.outputs)
+    is_outlier = np.zeros(len(inputs), bool) if memory.novelty is None else memory.novelty.is_outlier(inputs)
     if memory.novelty is not None:
-        test["outlier_inputs"] = int(memory.novelty.is_outlier(inputs).sum())
+        test["outlier_inputs"] = int(is_outlier.sum())
         test["strange_inputs"] = test["outlier_inputs"]  # the name before 0.2
+    worst = np.argsort(-found.errors, kind="stable")[:_WORST]
+    test["worst"] = [
+        {"sample": int(k), "relative_l2": float(found.errors[k]), "is_outlier": bool(is_outlier[k])} for k in worst
+    ]
     if json:
         print_json({"test": test})
         return 0
-    rows = [[name, number(value)] for name, value in test.items() if isinstance(value, float)]
-    print_table(f"{samples.samples} samples", ["relative l2 error", ""], rows, quiet=quiet)
+    statistics = [(n, (e.mean(), np.median(e), e.max())) for n, e in found.by_name().items()]
+    rows = [[name, *map(number, values)] for name, values in statistics]
+    columns = ["relative l2 error", "mean", "median", "max"]
+    print_table(f"{samples.samples} samples", columns, rows, quiet=quiet)
+    if "coverage" in test:
+        shares = [
+            [f"{float(at):.0%}", f"{c['field']:.1%}", f"{c['pointwise']:.1%}"]
+            for at, c in test["coverage"].items()
+        ]
+        print_table("inside their intervals", ["level", "fields", "values"], shares, quiet=quiet)
+    _print_worst(operator, inputs, test["worst"], quiet)
     _warn_of_outliers(test.get("outlier_inputs", 0), samples.samples, quiet)
     return 0
+
+
+def _print_worst(operator: "Operator", inputs: "np.ndarray", worst: list[dict[str, Any]], quiet: bool) -> None:
+    """The samples with the largest errors; with their inputs, where these are a few numbers."""
+    from ..networks.training_domain import number_names
+
+    sizes = operator.domain.input_sizes if operator.domain is not None else ()
+    names = number_names(operator.input_names, sizes) if inputs.shape[1] <= _FEW_NUMBERS else ()
+    names = names if len(names) == inputs.shape[1] else ()
+    rows = [
+        [str(k := each["sample"]), number(each["relative_l2"]), "yes" if each["is_outlier"] else "no"]
+        + [f"{inputs[k, column]:.4g}" for column in range(len(names))]
+        for each in worst
+    ]
+    print_table("largest errors", ["sample", "relative l2 error", "outlier", *names], rows, quiet=quiet)
 
 
 def predict(

@@ -10,13 +10,13 @@ from scipy.linalg import block_diag
 
 from ..encoders import Parallel
 from ..errors import UsageError
-from ..intervals import training_inputs
+from ..intervals import is_logarithmic, training_inputs
 from ..linear.blocked_qr import one_blas_thread
 from ..training_summary import TrainingSummary
 
 _MOST_NUMBERS, _MOST_SHAPES = 8, 8
-# Sliders reach this share of the training range beyond it; a range of this ratio has a logarithmic slider.
-_BEYOND, _WIDE = 0.15, 100.0
+# Sliders reach this share of the training range beyond it.
+_BEYOND = 0.15
 
 
 @dc.dataclass(frozen=True)
@@ -137,11 +137,12 @@ def _coordinates(inputs: np.ndarray, shapes: np.ndarray) -> np.ndarray:
 
 
 def _sliders(names: tuple[str, ...], seen: Float[np.ndarray, "rows sliders"]) -> Iterator[Slider]:
-    for name, low, high in zip(names, seen.min(axis=0).tolist(), seen.max(axis=0).tolist(), strict=True):
-        if is_wide := low > 0 and high >= _WIDE * low:
+    for name, values in zip(names, seen.T, strict=True):
+        low, high = float(values.min()), float(values.max())
+        if is_wide := is_logarithmic(values):
             factor = (high / low) ** _BEYOND
             start, stop = low / factor, high * factor
         else:
             beyond = _BEYOND * (high - low) or abs(low) or 1.0
             start, stop = low - beyond, high + beyond
-        yield Slider(name, low, high, start, stop, bool(is_wide))
+        yield Slider(name, low, high, start, stop, is_wide)

@@ -154,6 +154,15 @@ class TrainingDomain:
             sample_coordinates=inputs.sample_coordinates,
         )
 
+    def with_unit(self, name: str) -> str:
+        """A name with its unit, if it has one."""
+        return f"{name} [{self.units[name]}]" if name in self.units else name
+
+    @property
+    def names_with_units(self) -> tuple[str, ...]:
+        """The names of the coordinates with their units."""
+        return tuple(map(self.with_unit, self.coordinate_names))
+
     def in_words(self) -> str:
         """The domain as part of a sentence."""
         if (box := self._box) is None:
