@@ -321,7 +321,9 @@ def test_a_phone_in_the_dark(runs: Path, browser: Browser):
         assert browser.errors() == []
     browser.open(runs / "numbers.html")
     assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert len(set(browser.ask("[...document.querySelectorAll('figure:not([hidden])')].map(f => f.offsetLeft)"))) == 3
+    assert (
+        len(set(browser.ask("[...document.querySelectorAll('figure:not([hidden])')].map(f => f.offsetLeft)"))) == 3
+    )
 
 
 def test_names_from_data_stay_words(runs: Path, browser: Browser):

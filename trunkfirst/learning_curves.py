@@ -15,7 +15,6 @@ from .encoders import AutoInputs, StandardisedInputs
 from .errors import DataError, UsageError, ValueRangeError
 from .method import AbstractMethod
 from .modes import ModesTrunk
-from .progress import Reporter, Silent
 from .regressors.ridge import Kernel, Linear
 from .theory.rates import fit_slope
 from .trials import Candidate, Folds
@@ -104,7 +103,6 @@ def learning_curve(
     method: AbstractMethod | None = None,
     folds: int = 5,
     seed: int = 0,
-    reporter: Reporter | None = None,
 ) -> LearningCurve:
     """How many samples do I need: the error of a closed form fitted to more and more samples, extrapolated.
 
@@ -117,7 +115,6 @@ def learning_curve(
             else, and None, is replaced by PCA + kernel ridge, which is usually no better than what `fit` chooses.
         folds: how many parts are left out.
         seed: of folds and subsets.
-        reporter: is told how far it is.
 
     >>> import numpy as np
     >>> import trunkfirst
@@ -137,10 +134,10 @@ def learning_curve(
     largest = len(rows) - max(map(len, parts))
     counts = np.unique(np.geomspace(max(largest / _RATIO, 3), largest, _SIZES).round().astype(int))
     output = method.output if isinstance(method, TwoStep) else TwoStep().output
-    errors: list[list[np.ndarray]] = []
-    for count in counts:
-        (reporter or Silent()).say(f"learning curve: {count:,} of {largest:,} samples")
-        errors.append([_errors(given, output, candidate, rows[~np.isin(rows, p)][:count], p) for p in parts])
+    errors = [
+        [_errors(given, output, candidate, rows[~np.isin(rows, part)][:count], part) for part in parts]
+        for count in counts
+    ]
     words = "PCA + kernel ridge" if candidate == _candidate(None) else "the branch and encoder of this operator"
     means = np.array([np.mean(np.concatenate(each)) for each in errors])
     return LearningCurve(counts, means, len(given.exchangeable), words, *_resampled(counts, errors, seed))

@@ -189,7 +189,7 @@ def _guess(present: Mapping[str, Any], missing: Sequence[str], others: Mapping[s
     """Return the names that all assignments with matching shapes agree in; outputs may be transposed."""
     shapes = {name: np.shape(array) for name, array in others.items()}
     known = {key: np.shape(array) for key, array in present.items()}
-    if len(shapes) > 8:
+    if len(shapes) > 8 or not {*known, *missing} >= {*_REQUIRED}:
         return {}
     choices = [dict(zip(missing, names, strict=True)) for names in itertools.permutations(shapes, len(missing))]
     for turn in (1, -1):

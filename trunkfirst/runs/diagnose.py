@@ -85,7 +85,7 @@ def diagnose_run(folder: Path, *, data: Path | None = None, reporter: Reporter |
             "is_finer": case.is_finer,
             "where": case.where,
         },
-        "learning_curve": _learning_curve(folder, case.training, reporter),
+        "learning_curve": _learning_curve(folder, case.training),
         "samples": {"test": case.test.samples, "of": case.all_tests, "training": case.training.samples},
     }
     write_npz(folder / "diagnosis.npz", {**evidence.budget.parts(), "size_squared": evidence.budget.size})
@@ -93,12 +93,12 @@ def diagnose_run(folder: Path, *, data: Path | None = None, reporter: Reporter |
     return numbers
 
 
-def _learning_curve(folder: Path, training: OperatorData, reporter: Reporter | None) -> dict[str, Any] | None:
+def _learning_curve(folder: Path, training: OperatorData) -> dict[str, Any] | None:
     """Of the training samples, with the method of the run; None where they are too few."""
     if len(training.exchangeable) < FEWEST:
         return None
     method = load_config(folder / "config.toml").method
-    return learning_curve(training, method=method, reporter=reporter).summary()
+    return learning_curve(training, method=method).summary()
 
 
 def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | None = None) -> Case:
