@@ -19,7 +19,7 @@ LEVELS = (0.8, 0.9, 0.95)
 # Half the width of the first level, in standard deviations of a normal distribution.
 _DEVIATIONS = 1.2816
 _MAX_CALIBRATION = 2000
-# Inputs of at most so many numbers are kept as they are.
+# Inputs with at most this many numbers are kept as they are.
 MOST_NUMBERS = 32
 # Novelty: principal coordinates, those of them for distances, training inputs that are kept, folds.
 _MAX_COORDINATES, _MAX_NEAR, _MAX_SEEN, _FOLDS = 32, 8, 2000, 10

@@ -22,7 +22,7 @@ from .two_step import TwoStep
 
 # Sizes of the subsets: the largest is this many times the smallest; samples that are looked at, at most.
 _SIZES, _RATIO, FEWEST, _MOST = 6, 8, 10, 1000
-# Resampled curves, each fitted to its last sizes, at least so many; and the share of them in a printed range.
+# Resampled curves, the fewest sizes that each is fitted to, and the share of them in a printed range.
 _DRAWS, _FEWEST_SIZES, _LEVEL = 400, 3, 0.8
 # Where the error falls more slowly than this power, more samples do not pay.
 _FLAT = 0.1
