@@ -107,7 +107,9 @@ def test_functions_are_chosen_from_a_pool():
         c @ modes, np.tanh(c) @ modes, np.linspace(0, 1, 50)[:, None], method=METHOD
     ).operator
     pool = np.concatenate([c[:5], [[4.0, 0, 0]], c[5:10], [[0, -4.0, 0]]]) @ modes
-    assert set(trunkfirst.suggest(operator, 2, pool=pool).rows.tolist()) == {5, 11}
+    rows = trunkfirst.suggest(operator, 2, pool=pool).rows
+    assert rows is not None
+    assert set(rows.tolist()) == {5, 11}
     with pytest.raises(UsageError, match=r"functions with 50 values.*give a pool"):
         trunkfirst.suggest(operator, 2)
 

@@ -146,7 +146,9 @@ def test_all_suggested_is_refused():
 def test_marks_are_kept_in_files(tmp_path: Path, ending: str):
     marks = np.arange(SAMPLES) % 3 == 0
     write_data(dc.replace(make(0), is_suggested=marks), tmp_path / f"data{ending}")
-    np.testing.assert_array_equal(trunkfirst.read_data(tmp_path / f"data{ending}").is_suggested, marks)
+    data = trunkfirst.read_data(tmp_path / f"data{ending}")
+    assert isinstance(data, OperatorData)
+    np.testing.assert_array_equal(data.is_suggested, marks)
 
 
 @pytest.mark.parametrize("marks", [np.full(SAMPLES, 2), np.ones(3)])

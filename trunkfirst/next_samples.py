@@ -19,7 +19,6 @@ import jax
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float, Int
-from scipy.stats import qmc
 
 from .data.array_checks import some_indices
 from .data.read_write import read_inputs
@@ -30,6 +29,7 @@ from .fitting import FitResult
 from .intervals import MOST_NUMBERS, is_logarithmic, novelty_from, training_inputs
 from .linear.blocked_qr import one_blas_thread
 from .linear.kernels import find_kernel, kernel_matrix
+from .networks.inversion import sobol_points
 from .networks.operator import Operator, load
 from .networks.training_domain import TrainingDomain, number_names
 
@@ -189,8 +189,8 @@ def parse_ranges(text: str) -> dict[str, tuple[Any, ...]]:
         try:
             low, high = map(float, limits.removeprefix("log:").split(":"))
         except ValueError:
-            separator = ""
-        if not separator or not name.strip():
+            low = high = None
+        if high is None or not separator or not name.strip():
             raise UsageError(f"--ranges: {part!r} is not NAME=LOW:HIGH or NAME=log:LOW:HIGH")
         found[name.strip()] = (*kind, low, high)
     return found
@@ -209,7 +209,7 @@ def _checked_range(name: str, limits: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _drawn(limits: list[tuple[Any, ...]], count: int, seed: int) -> Float[np.ndarray, "candidates sensors"]:
     """Sobol points, scrambled by the seed."""
-    unit = qmc.Sobol(len(limits), seed=seed).random_base2(int(np.ceil(np.log2(count))))
+    unit = sobol_points(len(limits), count, seed)
     columns = [
         np.exp(np.log(low) + u * np.log(high / low)) if kind == "log" else low + u * (high - low)
         for u, (kind, low, high) in zip(unit.T, limits, strict=True)

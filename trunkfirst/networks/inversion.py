@@ -83,11 +83,10 @@ class InverseProblem:
             return self.jacobian(self.low + z * width) * width / sigma[:, None]
 
         top = np.where(self.high > self.low, 1.0, np.finfo(float).eps)  # bounds must differ
-        unit = qmc.Sobol(len(width), seed=seed).random_base2(int(np.ceil(np.log2(starts))))[:starts]
-        places = [np.full(len(width), 0.5), *unit[1:]]
+        places = [np.full(len(width), 0.5), *sobol_points(len(width), starts, seed)[1:starts]]
+        options: dict[str, Any] = {"jac": slopes, "bounds": (0 * top, top)}
         found = [
-            scipy.optimize.least_squares(residuals, np.minimum(place, 0.9 * top), slopes, bounds=(0 * top, top))
-            for place in places
+            scipy.optimize.least_squares(residuals, np.minimum(place, 0.9 * top), **options) for place in places
         ]
         minima = _distinct(sorted(found, key=lambda each: each.cost))
         spare = max(len(self.measured) - len(width), 1)
@@ -118,6 +117,12 @@ def _distinct(found: Sequence[scipy.optimize.OptimizeResult]) -> list[scipy.opti
         if all(np.abs(each.x - other.x).max() > _SAME for other in kept):
             kept.append(each)
     return kept
+
+
+def sobol_points(dimensions: int, count: int, seed: int) -> Float[np.ndarray, "points dimensions"]:
+    """Sobol points in the unit cube, scrambled by the seed: at least `count` of them, a power of 2."""
+    options: dict[str, Any] = {"seed": seed}  # which SciPy 1.15 calls rng
+    return qmc.Sobol(dimensions, **options).random_base2(int(np.ceil(np.log2(count))))
 
 
 def checked_observations(values: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -388,7 +388,7 @@ class Operator(eqx.Module):
                 number_names(self.input_names, domain.input_sizes),
                 values[is_known],
                 lambda x: np.asarray(_expand_compiled(bare, x[None], basis, places)[0], float)[is_known],
-                lambda x: np.asarray(_sensitivities(bare, x, basis, places), float)[is_known],
+                lambda x: np.asarray(_sensitivities(bare, jnp.asarray(x), basis, places), float)[is_known],
                 low,
                 high,
                 None if sigma is None else sigma[is_known],
