@@ -44,7 +44,8 @@ def _visit(record: Any, path: str, places: dict[Any, list[str]]) -> None:
         known.append(path)
     for name in _names(record):
         for option in _options(record, name):
-            _visit(option, f"{path}.{name}".strip("."), places)
+            if option is not record:  # samples added to samples: the same settings again
+                _visit(option, f"{path}.{name}".strip("."), places)
 
 
 def _names(record: Any) -> list[str]:

@@ -293,7 +293,7 @@ def without_config(run: Path) -> None:
     ("spoil", "message"),
     [
         (without_tests, "kept no test samples"),
-        (with_more_samples, "--from adds earlier ones"),
+        (with_more_samples, "other samples too than its configuration names"),
         (without_config, "holds no run"),
     ],
 )

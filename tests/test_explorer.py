@@ -17,6 +17,7 @@ from explorer_browser import Browser, browser_at
 from explorer_runs import HOSTILE, MAKERS, SQUARE, write_run
 from own_problems import Call
 
+import trunkfirst
 from trunkfirst.errors import CorruptFileError, UsageError
 from trunkfirst.exporters import explorer, explorer_fields
 from trunkfirst.exporters.explorer import explorer_page
@@ -320,7 +321,9 @@ def test_a_phone_in_the_dark(runs: Path, browser: Browser):
         assert browser.errors() == []
     browser.open(runs / "numbers.html")
     assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert len(set(browser.ask("[...document.querySelectorAll('figure')].map(f => f.offsetLeft)"))) == 3
+    assert (
+        len(set(browser.ask("[...document.querySelectorAll('figure:not([hidden])')].map(f => f.offsetLeft)"))) == 3
+    )
 
 
 def test_names_from_data_stay_words(runs: Path, browser: Browser):
@@ -350,4 +353,77 @@ def test_channels_shapes_and_training_inputs(runs: Path, browser: Browser):
     assert browser.ask("explorer.state.values") == pytest.approx(seen[seen[:, 0].argmax()])
     browser.open(runs / "space.html", "#at=0,0")
     assert "drawn as dots" in browser.text("#notes")
+    assert browser.errors() == []
+
+
+# -- names, grids and intervals
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fitted operators with names and units, on a grid in space and time, and on a line."""
+    place, rng = tmp_path_factory.mktemp("named"), np.random.default_rng(0)
+    x, t = np.linspace(0, 1, 9), np.linspace(0, 2, 5) ** 2
+    k, a = np.geomspace(0.01, 1, 40), rng.uniform(1, 1000, 40)
+    rng.shuffle(k)
+    u = a[:, None, None] * np.exp(-k[:, None, None] * t) * np.sin(np.pi * x)[:, None]
+    places = np.stack(np.meshgrid(x, t, indexing="ij"), axis=-1).reshape(-1, 2)
+    inputs = {"k": k[:, None], "a": a[:, None]}
+    names = {"coordinate_names": ("x", "t"), "channel_names": ("T", "q"), "units": {"t": "s", "q": "W"}}
+    grid = trunkfirst.OperatorData(inputs, places, np.stack([u, u**2], axis=-1).reshape(40, -1, 2), **names)
+    line = trunkfirst.OperatorData(inputs, x[:, None], u[:, :, 1], coordinate_names=("depth",), output_name="heat")
+    method = trunkfirst.TwoStep(trunkfirst.ModesTrunk(), trunkfirst.Kernel(), inputs="standardise", weights="none")
+    for name, data in (("grid", grid), ("line", line)):
+        trunkfirst.fit(data, method=method, intervals=True, test_share=0.1, out=place / name)
+        export(place / name, "html", place / f"{name}.html")
+    return place
+
+
+def test_names_scales_and_intervals_are_those_of_the_data(named: Path):
+    content = content_of(named / "grid.html")
+    assert content["drawing"]["kind"] == "grid"
+    assert content["drawing"]["axes"] == ["x", "t [s]"]
+    assert content["channels"] == ["T", "q [W]"]
+    # Both range over decades, but only one was sampled that way.
+    sliders = [group["sliders"][0] for group in content["groups"]]
+    assert [(each["name"], each["is_logarithmic"]) for each in sliders] == [("k", True), ("a", False)]
+    intervals = read_summary(named / "grid").intervals
+    assert intervals is not None
+    assert content["interval"]["level"] == "90%"
+    np.testing.assert_allclose(unpack(content["interval"]["half"]), intervals.pointwise[1].T, rtol=1e-6)
+    assert content_of(named / "line.html")["channels"] == ["heat"]
+
+
+def test_a_grid_is_drawn_without_gaps(named: Path, browser: Browser):
+    browser.open(named / "grid.html", "#values=0.1,300")
+    pixels = browser.colours("#prediction canvas")
+    inner = pixels[12:-36, 54:-14]
+    assert (inner[..., 3] == 255).all()  # corners too
+    steps = np.abs(np.diff(inner[..., :3].astype(int), axis=1)).max()
+    assert steps < 16  # no facets: neighbouring pixels have neighbouring colours
+    browser.open(named / "grid.html", "#values=0.1,300&at=0.5,2")
+    assert browser.text("#prediction figcaption") == "Predicted T"
+    text = browser.text("#readout")
+    assert text.startswith("x = 0.5, t [s] = 2: predicted T ")
+    operator = load(named / "grid")
+    expected = operator.predict(np.array([[0.1, 300.0]]), np.array([[0.5, 2.0]]))[0, 0, 0]
+    found = re.search(r"predicted T (\S+) ± (\S+) \(90%\)", text)
+    assert found is not None
+    assert float(found[1]) == pytest.approx(expected, rel=1e-5)
+    assert float(found[2]) > 0
+    assert browser.text("#interval figcaption") == "Half width, interval of 90%"
+    browser.find("#channel").send_keys("\ue015")
+    browser.wait("document.querySelector('#prediction figcaption').textContent === 'Predicted q [W]'")
+    assert browser.errors() == []
+
+
+def test_a_curve_has_a_band(named: Path, browser: Browser):
+    browser.open(named / "line.html", "#values=0.1,300&at=0.5")
+    assert browser.text("#prediction figcaption") == "Predicted heat, with its interval of 90%"
+    assert browser.text("#readout").startswith("depth = 0.5: predicted ")
+    assert "±" in browser.text("#readout")
+    pixels = browser.colours("#prediction canvas")[12:-36, 54:-14]
+    is_band = (pixels[..., 3] > 40) & (pixels[..., 3] < 90)  # a quarter opaque
+    assert is_band.sum() > 20
+    assert browser.ask("document.getElementById('interval').hidden")
     assert browser.errors() == []

@@ -150,3 +150,25 @@ def test_hostile_and_damaged_meshes(tmp_path: Path):
         (folder / "case03.xdmf").write_text(content)
         with pytest.raises(kind, match=words):
             read_data(folder)
+
+
+@pytest.mark.parametrize("ending", [".vtu", ""])
+def test_a_table_may_name_the_files_in_any_order(tmp_path: Path, ending: str):
+    folder = make_folder(tmp_path / "cases", "triangle", "vtu")
+    expected = read_data(folder).flat_inputs
+    rows = [f"case{number:02}{ending},{a!r},{b!r}" for number, (a, b) in enumerate(A.tolist())]
+    table = folder / "parameters.csv"
+    table.write_text("\n".join(["file,load,stiffness", *reversed(rows)]))
+    data = read_data(folder)
+    assert list(data.inputs) == ["load", "stiffness"]
+    np.testing.assert_array_equal(data.flat_inputs, expected)
+    table.write_text("\n".join(["file,load,stiffness", *rows[:-1]]))
+    with pytest.raises(DataError, match=r"column 1 names files, but not case11\.vtu"):
+        read_data(folder)
+
+
+def test_numbers_in_names_are_ordered_as_numbers(tmp_path: Path):
+    for number in range(12):
+        mesh("triangle", T=np.full(6, float(number))).write(tmp_path / f"case-{number}.vtu")
+    write_table(tmp_path / "parameters.csv")
+    np.testing.assert_array_equal(read_data(tmp_path).outputs[:, 0], np.arange(12))

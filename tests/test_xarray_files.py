@@ -178,3 +178,11 @@ def test_a_damaged_file_is_refused(place: Path, tmp_path: Path, name: str):
         path.write_bytes(damaged)
         with pytest.raises(CorruptFileError, match=f"{number}.nc"):
             read_data(path, keys=KEYS)
+
+
+def test_variables_without_our_names_are_asked_for():
+    dataset = xarray.Dataset(
+        {"T": (("run", "x"), np.ones((4, 3))), "k": ("run", np.arange(4.0))}, {"x": [0, 1, 2]}
+    )
+    with pytest.raises(DataError, match=r"no inputs or outputs here; found: T \(4, 3\).*--key inputs=NAME"):
+        read_data(dataset)

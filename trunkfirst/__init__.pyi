@@ -41,6 +41,10 @@ from .inputs import (
     StandardisedInputs as StandardisedInputs,
 )
 from .interface import fit as fit
+from .learning_curves import (
+    LearningCurve as LearningCurve,
+    learning_curve as learning_curve,
+)
 from .linear.orthonormalise import (
     QR as QR,
     SVD as SVD,
@@ -59,11 +63,16 @@ from .network_trunk import (
     NetworkTrunk as NetworkTrunk,
     SeparateTrunks as SeparateTrunks,
 )
+from .networks.inversion import Inversion as Inversion
 from .networks.operator import (
     Operator as Operator,
     Prediction as Prediction,
     load as load,
     save as save,
+)
+from .next_samples import (
+    Suggestion as Suggestion,
+    suggest as suggest,
 )
 from .outputs import Output as Output
 from .presets import preset_method as preset_method

@@ -66,8 +66,9 @@ def choose(
     `intervals`, which need another training. `on_better` is called with every operator to save.
     """
     samples, reporter, clock = data.train, reporter or Silent(), clock or Clock()
-    if samples.samples < _FEWEST:
-        raise DataError(f"samples: {samples.samples} for training; choosing and measuring need {_FEWEST} or more")
+    if (count := len(samples.exchangeable)) < _FEWEST:
+        words = "" if samples.is_suggested is None else " that were not suggested"
+        raise DataError(f"samples: {count} for training{words}; choosing and measuring need {_FEWEST} or more")
     is_trunk_open = isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk)
     method = with_sizes(_with_trunk(method, samples), samples)
     if clock.minutes is not None:
@@ -111,7 +112,7 @@ def _trials(
     if samples.samples > most:
         reporter.say(f"comparing on {most:,} random samples of {data.counts['train']:,}")
         samples = samples.take(np.sort(rng.permutation(samples.samples)[:most]))
-    order = rng.permutation(samples.samples)
+    order = rng.permutation(samples.exchangeable)
     has_network = isinstance(method, TwoStep) and not isinstance(method.trunk, ModesTrunk)
     if isinstance(samples, OperatorData) and not (has_network and measured):
         return Folds(samples, method.output, _parts(order, measured), seed=seed)

@@ -15,9 +15,9 @@ Mask = Bool[np.ndarray, " samples"]
 class Comparison:
     """Compares candidates by name.
 
-    A candidate is complete if every sample was left out once. What is trained by iterations is not: it was
-    measured on the first part alone. One half of that part chooses among such candidates, the other measures; if
-    there was nothing to choose, all of it.
+    A candidate is complete if every sample of all parts was left out once. What is trained by iterations is not:
+    it was measured on the first part alone. One half of that part chooses among such candidates, the other
+    measures; if there was nothing to choose, all of it.
 
     Args:
         parts: Rows that were left out, one array for each fold.
@@ -31,6 +31,7 @@ class Comparison:
     ) -> None:
         self._parts, self._measured, self._tolerance = parts, measured, tolerance
         self.errors: dict[str, Errors] = {}
+        self.left_out = np.sort(np.concatenate(parts))
         self.first, self._second = _halves(parts[0], samples, measured)
 
     def mean(self, name: str, rows: Mask | None = None) -> float:
@@ -41,8 +42,8 @@ class Comparison:
         return float(np.mean(errors[rows]))
 
     def is_complete(self, name: str) -> bool:
-        """Whether every sample was left out once."""
-        return not self._measured or not np.isnan(self.errors[name]).any()
+        """Whether every sample that can be left out was."""
+        return not self._measured or not np.isnan(self.errors[name][self.left_out]).any()
 
     def best(self, names: Sequence[str]) -> str:
         """The best complete candidate, or another one that is clearly better on the first half."""
@@ -77,10 +78,10 @@ class Comparison:
         complete = [each for each in names if self.is_complete(each)]
         found = np.empty(len(self.first))
         for rows in self._parts:
-            others = np.ones(len(found), bool)
-            others[rows] = False
+            others = np.zeros(len(found), bool)
+            others[np.setdiff1d(self.left_out, rows)] = True
             found[rows] = self.errors[self.least(complete, others)][rows]
-        return float(found.mean())
+        return float(found[self.left_out].mean())
 
 
 def _halves(part: np.ndarray, samples: int, measured: bool) -> tuple[Mask, Mask]:

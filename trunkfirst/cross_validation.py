@@ -42,9 +42,9 @@ _BASELINES = {"pca-ridge": Linear(), "pca-kernel-ridge": Kernel()}
 class CrossValidation:
     """Relative l2 errors of all samples, each predicted by an operator that was chosen and fitted without it.
 
-    `errors` (samples,); `parts` are the samples that were left out together; `channel_errors` by channel, where
-    there are several; `baseline` the errors of PCA + ridge and PCA + kernel ridge on the same parts, where all
-    samples have the same points; `methods` what was chosen without each part.
+    `errors` (samples,), NaN for those that were suggested; `parts` are the samples that were left out together;
+    `channel_errors` by channel, where there are several; `baseline` the errors of PCA + ridge and PCA + kernel
+    ridge on the same parts, where all samples have the same points; `methods` what was chosen without each part.
     """
 
     errors: Float[np.ndarray, " samples"]
@@ -66,7 +66,7 @@ class CrossValidation:
 
     def _numbers(self, errors: np.ndarray) -> dict[str, float]:
         means = [float(errors[part].mean()) for part in self.parts]
-        return {"mean_relative_l2": float(errors.mean()), "spread": float(np.std(means, ddof=1))}
+        return {"mean_relative_l2": float(np.nanmean(errors)), "spread": float(np.std(means, ddof=1))}
 
     def rows(self) -> dict[str, str]:
         """Mean and spread of the operator, of every channel and of the baselines, in words."""
@@ -114,7 +114,7 @@ def cross_validate(
     data, start = as_data(inputs, outputs, points, axes), time.perf_counter()
     parts = _parts(data, folds, seed)
     assert not isinstance(data, ShardedData)
-    errors, by_channel = np.empty(data.samples), np.empty((data.samples, data.channels))
+    errors, by_channel = np.full(data.samples, np.nan), np.full((data.samples, data.channels), np.nan)
     methods: list[AbstractMethod] = []
     with as_reporter(progress) as reporter:
         for number, part in enumerate(parts):
@@ -137,9 +137,9 @@ def _parts(data: AnyData | ShardedData, folds: int, seed: int) -> list[Int[np.nd
     """The samples that are left out together."""
     if isinstance(data, ShardedData):
         raise UsageError("cross-validation needs all samples in memory; take some with data.take(...)")
-    if not 2 <= folds <= data.samples // 2:
-        raise DataError(f"folds: {folds} of {data.samples} samples; choose from 2 to half the samples")
-    order = np.random.default_rng(seed).permutation(data.samples)
+    order = np.random.default_rng(seed).permutation(data.exchangeable)
+    if not 2 <= folds <= len(order) // 2:
+        raise DataError(f"folds: {folds} of {len(order)} samples; choose from 2 to half the samples")
     return [np.sort(part) for part in np.array_split(order, folds)]
 
 

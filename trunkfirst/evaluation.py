@@ -65,15 +65,17 @@ class Evaluation:
             numbers["channels"] = {name: float(errors.mean()) for name, errors in self.channel_errors.items()}
         return numbers
 
+    def by_name(self) -> dict[str, Float[np.ndarray, " samples"]]:
+        """The errors, of the channels too, and what they are compared with, by name."""
+        errors = {"error": self.errors, **(self.channel_errors or {})}
+        errors["best possible with this trunk"] = self.optimal_errors
+        finer = {} if self.reference_errors is None else {"against the finer solution": self.reference_errors}
+        return errors | finer
+
     def _rows(self) -> dict[str, str]:
-        errors = {"error": self.errors, "best possible with this trunk": self.optimal_errors}
-        errors |= (
-            {} if self.reference_errors is None else {"error against the finer solution": self.reference_errors}
-        )
-        errors |= {} if self.channel_errors is None else self.channel_errors
         return {
             name: f"mean {each.mean():.2e}, median {np.median(each):.2e}, max {each.max():.2e}"
-            for name, each in errors.items()
+            for name, each in self.by_name().items()
         }
 
     def __repr__(self) -> str:

@@ -256,7 +256,8 @@ def prediction_intervals(samples: AnyData, chosen: Chosen, trained: Trained, *, 
         return None
     if chosen.held_out is not None:
         return conformal_intervals(chosen.held_out())
-    left_out = np.sort(np.random.default_rng(seed).permutation(samples.samples)[: max(samples.samples // 5, 1)])
+    rows = samples.exchangeable
+    left_out = np.sort(np.random.default_rng(seed).permutation(rows)[: max(len(rows) // 5, 1)])
     rest = np.setdiff1d(np.arange(samples.samples), left_out)
     operator = fit_method(samples.take(rest), chosen.method, key=seed).operator
     held = samples.take(left_out)

@@ -3,6 +3,7 @@
 import dataclasses as dc
 import functools as ft
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,11 @@ from .linear.blocked_qr import one_blas_thread
 from .linear.orthonormalise import relative_errors
 
 LEVELS = (0.8, 0.9, 0.95)
+# Half the width of the first level, in standard deviations of a normal distribution.
+_DEVIATIONS = 1.2816
 _MAX_CALIBRATION = 2000
+# Inputs with at most this many numbers are kept as they are.
+MOST_NUMBERS = 32
 # Novelty: principal coordinates, those of them for distances, training inputs that are kept, folds.
 _MAX_COORDINATES, _MAX_NEAR, _MAX_SEEN, _FOLDS = 32, 8, 2000, 10
 # Training inputs for each coordinate; of fewer its standard deviation is not known.
@@ -66,6 +71,11 @@ class Intervals:
         """Half the width of the pointwise interval; at new points that of the nearest training point."""
         _, nearest = KDTree(self.points).query(np.clip(points, -_FAR, _FAR))
         return self.pointwise[self._index(level)][nearest]
+
+    def deviations(self, points: Float[np.ndarray, "new coordinates"]) -> Float[np.ndarray, "new ..."]:
+        """Standard deviations of normal errors with intervals of these widths; 0 where they are not known."""
+        half = self.half_width(points, LEVELS[0])
+        return np.where(np.isfinite(half), half, 0.0) / _DEVIATIONS
 
     def field_bound(self, level: float) -> float:
         """The bound of the relative l2 error of a field."""
@@ -253,9 +263,7 @@ def fit_novelty(inputs: Inputs) -> Novelty:
     hundred of them is above the limit or, where there are fewer than 199, none; the same holds for the training
     inputs themselves, which are further out than new ones where they are fewer than their sensors.
     """
-    count = len(inputs)
-    inputs = np.where(np.abs(inputs) < _LEAST, 0.0, inputs)
-    inputs = inputs[np.unique(np.linspace(0, count - 1, min(count, _MAX_SEEN)).astype(int))]
+    inputs = some_inputs(np.where(np.abs(inputs) < _LEAST, 0.0, inputs))
     most = min(_MAX_COORDINATES, max(1, len(inputs) // _ROWS_PER_COORDINATE))  # the same in every fold
     folds = _folds(len(inputs))
     with one_blas_thread():
@@ -270,6 +278,12 @@ def fit_novelty(inputs: Inputs) -> Novelty:
     known = _in_units(rough, measures)
     own_scale = (np.sort(own, axis=0)[place] - known.location) / limit * (1 + 1e-9)
     return dc.replace(known, scale=np.maximum(known.scale, own_scale), limit=limit)
+
+
+def some_inputs(inputs: Inputs) -> Float[np.ndarray, "some sensors"]:
+    """At most 2,000 of them, evenly chosen."""
+    count = len(inputs)
+    return inputs[np.unique(np.linspace(0, count - 1, min(count, _MAX_SEEN)).astype(int))]
 
 
 def _folds(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -316,6 +330,25 @@ def _principal_directions(
 def _norms(rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " rows"]:
     unit = unit_of(rows, axis=1)
     return unit * np.linalg.norm(rows / unit[:, None], axis=1)
+
+
+def training_inputs(arrays: Mapping[str, np.ndarray]) -> Inputs | None:
+    """Training inputs in the arrays of a file: as they were or, of functions, from their principal coordinates."""
+    if "inputs" in arrays:
+        return arrays["inputs"]
+    known = novelty_from(dict(arrays))
+    return None if known is None else known.centre + known.seen @ known.inverse[: known.seen.shape[1]]
+
+
+def is_logarithmic(values: Float[np.ndarray, " samples"]) -> bool:
+    """Whether a number was sampled logarithmically: over a decade or more, and its logarithm more evenly."""
+    if not values.min() > 0 or values.max() < 10 * values.min():
+        return False
+
+    def unevenness(x: np.ndarray) -> float:
+        return abs((x.min() + x.max()) / 2 - float(np.median(x))) / float(np.ptp(x))
+
+    return bool(unevenness(np.log(values)) < unevenness(values))
 
 
 # -- files

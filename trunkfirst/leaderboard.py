@@ -297,7 +297,7 @@ class Leaderboard:
 
     def _held_out(self, candidate: Candidate) -> HeldOut:
         is_complete = self._trials.is_complete(candidate)
-        rows = slice(None) if is_complete else self._errors.measuring(list(self.tried))
+        rows = self._errors.left_out if is_complete else self._errors.measuring(list(self.tried))
         predictions = self._trials.predictions(candidate, self._parts(candidate))
         return HeldOut(self._data.take(rows), predictions[rows])
 

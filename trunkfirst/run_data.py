@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
+from .data.join_samples import joined
 from .data.read_write import read_data
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .distributed.processes import leader_first
-from .errors import DataError, ValueRangeError
+from .errors import DataError, UsageError, ValueRangeError
 from .memory import check_file, check_memory
 from .problems.generate import any_problem, make_data
 from .progress import Reporter, Silent
@@ -26,6 +27,13 @@ class DataSettings:
     """Which samples, and how they are split."""
 
     file: str | None = Field(default=None, description="your own data, instead of a problem")
+    earlier: "DataSettings | None" = Field(
+        default=None, description="samples of an earlier fit that these are added to, each in the part it had"
+    )
+    suggested: bool = Field(
+        default=False,
+        description="the samples of the file were suggested: they train, but no error is measured on them",
+    )
     keys: dict[str, str] = Field(
         default_factory=dict, description='names of the arrays in the file, e.g. {inputs = "a"}'
     )
@@ -140,6 +148,9 @@ def load_run_data(
     """
     start = time.perf_counter()
     reporter = reporter or Silent()
+    if settings.earlier is not None:
+        before = load_run_data(settings.earlier, reporter=reporter)
+        return _together(before, load_run_data(dc.replace(settings, earlier=None), reporter=reporter))
     if problem is None:
         assert settings.file is not None
         data = read_samples(Path(settings.file), settings.keys, settings.samples)
@@ -172,9 +183,30 @@ def split_data(
         return _split_shards(data, settings, start, reporter or Silent())
     if isinstance(data, ShardedData):
         data = data.take(np.arange(data.samples))
-    validation, test = settings.held_back
-    split = Split.random(data.samples, validation_share=validation, test_share=test, seed=settings.split_seed)
-    return RunData(data, split, time.perf_counter() - start, settings.split_seed)
+    if settings.suggested:
+        data = dc.replace(data, is_suggested=np.ones(data.samples, bool))
+    return RunData(data, _split(data, settings), time.perf_counter() - start, settings.split_seed)
+
+
+def _split(data: AnyData, settings: DataSettings) -> Split:
+    """At random; samples that were suggested are not like new ones, and train."""
+    rows, (validation, test) = data.exchangeable, settings.held_back
+    if not len(rows):
+        return Split(train=np.arange(data.samples), validation=rows, test=rows)
+    split = Split.random(len(rows), validation_share=validation, test_share=test, seed=settings.split_seed)
+    held = {"validation": rows[split.validation], "test": rows[split.test]}
+    return Split(train=np.setdiff1d(np.arange(data.samples), np.concatenate([*held.values()])), **held)
+
+
+def _together(old: RunData, new: RunData) -> RunData:
+    """Each sample keeps its part, so that no test sample has trained the earlier trunk."""
+    if old.whole is not None or new.whole is not None:
+        raise UsageError("samples cannot be added to those of an earlier fit from shards; fit all of them anew")
+    parts = {
+        part: np.concatenate([getattr(old.split, part), old.data.samples + getattr(new.split, part)])
+        for part in ("train", "validation", "test")
+    }
+    return RunData(joined(old.data, new.data), Split(**parts), old.seconds + new.seconds, new.split_seed)
 
 
 def _split_shards(data: ShardedData, settings: DataSettings, start: float, reporter: Reporter) -> RunData:

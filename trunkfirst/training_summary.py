@@ -12,7 +12,15 @@ from .data.scattered_data import AnyData
 from .errors import CorruptFileError, DataError
 from .files.npz import read_npz, write_npz
 from .files.text_files import read_json
-from .intervals import Intervals, Novelty, fit_novelty, intervals_from, novelty_from
+from .intervals import (
+    MOST_NUMBERS,
+    Intervals,
+    Novelty,
+    fit_novelty,
+    intervals_from,
+    novelty_from,
+    some_inputs,
+)
 from .networks.training_domain import TrainingDomain
 
 FILE = "training.npz"
@@ -26,6 +34,14 @@ class TrainingSummary:
     sensors: dict[str, Float[np.ndarray, "sensors coordinates"]]
     novelty: Novelty | None = None
     intervals: Intervals | None = None
+    inputs: Float[np.ndarray, "rows sensors"] | None = None
+    """Training inputs, at most 2,000, where they are a few numbers."""
+
+    def extras(self) -> dict[str, np.ndarray]:
+        """Named arrays of what is known."""
+        novelty = {} if self.novelty is None else self.novelty.arrays()
+        intervals = {} if self.intervals is None else self.intervals.arrays()
+        return novelty | intervals | ({} if self.inputs is None else {"inputs": self.inputs})
 
     def at_sensors(
         self, name: str, function: InputFunction, count: int | None
@@ -80,7 +96,9 @@ def summarise(data: AnyData, intervals: Intervals | None) -> TrainingSummary:
     """The summary of training data."""
     points = data.points if isinstance(data, OperatorData) else data.pooled()[0]
     sensors = {name: f.sensors for name, f in data.inputs.items() if f.sensors is not None}
-    return TrainingSummary(points, sensors, fit_novelty(data.flat_inputs), intervals)
+    inputs = data.flat_inputs
+    known = some_inputs(inputs) if inputs.shape[1] <= MOST_NUMBERS else None
+    return TrainingSummary(points, sensors, fit_novelty(inputs), intervals, known)
 
 
 def training_domain(data: AnyData, summary: TrainingSummary) -> TrainingDomain:
@@ -95,20 +113,15 @@ def training_domain(data: AnyData, summary: TrainingSummary) -> TrainingDomain:
         input_sizes=tuple(f.values.shape[1] for f in data.inputs.values()),
         input_ranges=np.stack([inputs.min(axis=0), inputs.max(axis=0)]),
         point_ranges=np.stack([points.min(axis=0), points.max(axis=0)]),
-        extras=_extras(summary),
+        extras=summary.extras(),
         triangles=None if data.triangles is None else data.triangles.astype(np.int32),
     )
-
-
-def _extras(summary: TrainingSummary) -> dict[str, np.ndarray]:
-    novelty = {} if summary.novelty is None else summary.novelty.arrays()
-    return novelty | ({} if summary.intervals is None else summary.intervals.arrays())
 
 
 def write_summary(folder: Path, summary: TrainingSummary) -> None:
     """Write `training.npz` into a run folder."""
     sensors = {f"sensors.{name}": value for name, value in summary.sensors.items()}
-    write_npz(folder / FILE, {"points": summary.points, **sensors, **_extras(summary)})
+    write_npz(folder / FILE, {"points": summary.points, **sensors, **summary.extras()})
 
 
 def read_summary(folder: Path) -> TrainingSummary:
@@ -116,7 +129,9 @@ def read_summary(folder: Path) -> TrainingSummary:
     arrays = read_npz(folder / FILE)
     sensors = {name[8:]: value for name, value in arrays.items() if name.startswith("sensors.")}
     try:
-        summary = TrainingSummary(arrays["points"], sensors, novelty_from(arrays), intervals_from(arrays))
+        summary = TrainingSummary(
+            arrays["points"], sensors, novelty_from(arrays), intervals_from(arrays), arrays.get("inputs")
+        )
         _check(summary)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise CorruptFileError(f"{folder / FILE} is not the summary of a training: {error}") from error
@@ -133,6 +148,9 @@ def _check(summary: TrainingSummary) -> None:
     if (found := summary.intervals) is not None:
         is_sound &= found.is_consistent
         arrays += [found.levels, found.field, found.points, found.pointwise]
+    if summary.inputs is not None:
+        is_sound &= summary.inputs.ndim == 2
+        arrays.append(summary.inputs)
     if not is_sound or any(array.dtype.kind != "f" for array in arrays):
         raise ValueError("arrays of other shapes or types than they should have")
 

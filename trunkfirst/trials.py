@@ -77,8 +77,8 @@ class Folds:
         best = {_best_column(found[rows]) for rows in others} if len(counts) > 1 else set[int]()
         self._better[str(candidate)] = sorted(counts[column] or 0 for column in best - {0})
         errors = found[:, 0]
-        if parts is None and errors.mean() < self._best[0]:
-            self._best = float(errors.mean()), str(candidate), predicted
+        if parts is None and (mean := float(np.nanmean(errors))) < self._best[0]:
+            self._best = mean, str(candidate), predicted
         return errors
 
     def better_modes(self, candidate: Candidate) -> list[int]:

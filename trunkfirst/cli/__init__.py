@@ -17,7 +17,7 @@ from ..errors import Terminated, TrunkfirstError, UsageError, without_controls
 from .data_commands import data_app
 from .theory_commands import diagnose, sensors, study
 from .train import LAUNCH_SETTINGS, compare, fit, launch, resume, run, sweep
-from .use import doctor, evaluate, export, predict, report, serve
+from .use import doctor, evaluate, export, predict, report, serve, suggest
 
 app = typer.Typer(
     name="trunkfirst",
@@ -52,7 +52,7 @@ def _options(
 for command in (run, compare, fit, resume, sweep):
     app.command()(command)
 app.command(context_settings=LAUNCH_SETTINGS)(launch)
-for command in (evaluate, predict, report, export, serve, diagnose, sensors, study, doctor):
+for command in (evaluate, predict, suggest, report, export, serve, diagnose, sensors, study, doctor):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

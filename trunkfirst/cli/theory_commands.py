@@ -36,10 +36,13 @@ def diagnose(
 ) -> int:
     """Show where the error of an operator comes from, and what to improve: width, points, samples or branch.
 
+    Also how many samples would halve the error, from fits to fewer samples.
+
     Example: trunkfirst diagnose runs/mine --data finer.npz
     """
     from ..files.integrity import update_manifest, verify_run
-    from ..report.error_figures import budget_sentence, budget_tables
+    from ..progress import TerminalReporter
+    from ..report.error_figures import budget_sentence, budget_tables, samples_sentence
     from ..report.pages import write_report
     from ..runs.diagnose import diagnose_run
 
@@ -49,7 +52,8 @@ def diagnose(
     update_manifest(folder, "diagnosis.*")
     page = write_report(folder)
     tables = ((table.caption, table.header, table.rows) for table in budget_tables(found))
-    return show(found, *tables, budget_sentence(found), f"report: {page}", json=json, quiet=quiet)
+    sentences = filter(None, (budget_sentence(found), samples_sentence(found)))
+    return show(found, *tables, *sentences, f"report: {page}", json=json, quiet=quiet)
 
 
 # -- sensors

@@ -158,6 +158,14 @@ def fit(
             "--from", metavar="DIR", help="Add the samples to those of an earlier fit.", show_default=False
         ),
     ] = None,
+    suggested: Annotated[
+        bool,
+        typer.Option(
+            "--suggested",
+            help="The samples were asked for by `trunkfirst suggest`: they train, but errors and intervals are "
+            "measured without them. A file with is_suggested needs no option.",
+        ),
+    ] = False,
     cross_validate: Annotated[
         bool,
         typer.Option(
@@ -188,6 +196,7 @@ def fit(
     from ..runs.config import fit_values, make_config
     from ..runs.more_samples import fit_more
     from ..runs.run import run as run_config
+    from ..settings import put
 
     if cross_validate and earlier is not None:
         raise UsageError("--cross-validate is for the samples of one file; leave out --from")
@@ -201,6 +210,8 @@ def fit(
         settings=_with_devices(settings, devices),
         keys=parse_keys(keys or []),
     )
+    if suggested:
+        put(values, ["data", "suggested"], True)
     if earlier is not None:
         verify_run(earlier)
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ..training_summary import TrainingSummary
 
 
+_WORST, _FEW_NUMBERS = 5, 8
+
+
 def evaluate(
     folder: RunFolder,
     data: Annotated[
@@ -28,6 +31,9 @@ def evaluate(
     quiet: Quiet = False,
 ) -> int:
     """Evaluate a trained operator on new samples.
+
+    Prints errors, of every channel too, next to the best possible with this trunk; the share of fields and values
+    inside their prediction intervals; inputs that are outliers; and the samples with the largest errors.
 
     Example: trunkfirst evaluate runs/mine --data test.npz
     """
@@ -47,16 +53,45 @@ def evaluate(
     known = memory.intervals
     if known is not None and (samples.points.ndim == 3 or np.array_equal(samples.points, known.points)):
         test["coverage"] = known.coverage(HeldOut(samples, found.predictions))
+    is_outlier = np.zeros(len(inputs), bool) if memory.novelty is None else memory.novelty.is_outlier(inputs)
     if memory.novelty is not None:
-        test["outlier_inputs"] = int(memory.novelty.is_outlier(inputs).sum())
+        test["outlier_inputs"] = int(is_outlier.sum())
         test["strange_inputs"] = test["outlier_inputs"]  # the name before 0.2
+    worst = np.argsort(-found.errors, kind="stable")[:_WORST]
+    test["worst"] = [
+        {"sample": int(k), "relative_l2": float(found.errors[k]), "is_outlier": bool(is_outlier[k])} for k in worst
+    ]
     if json:
         print_json({"test": test})
         return 0
-    rows = [[name, number(value)] for name, value in test.items() if isinstance(value, float)]
-    print_table(f"{samples.samples} samples", ["relative l2 error", ""], rows, quiet=quiet)
+    statistics = [(n, (e.mean(), np.median(e), e.max())) for n, e in found.by_name().items()]
+    rows = [[name, *map(number, values)] for name, values in statistics]
+    columns = ["relative l2 error", "mean", "median", "max"]
+    print_table(f"{samples.samples} samples", columns, rows, quiet=quiet)
+    if "coverage" in test:
+        shares = [
+            [f"{float(at):.0%}", f"{c['field']:.1%}", f"{c['pointwise']:.1%}"]
+            for at, c in test["coverage"].items()
+        ]
+        print_table("inside their intervals", ["level", "fields", "values"], shares, quiet=quiet)
+    _print_worst(operator, inputs, test["worst"], quiet)
     _warn_of_outliers(test.get("outlier_inputs", 0), samples.samples, quiet)
     return 0
+
+
+def _print_worst(operator: "Operator", inputs: "np.ndarray", worst: list[dict[str, Any]], quiet: bool) -> None:
+    """The samples with the largest errors; with their inputs, where these are a few numbers."""
+    from ..networks.training_domain import number_names
+
+    sizes = operator.domain.input_sizes if operator.domain is not None else ()
+    names = number_names(operator.input_names, sizes) if inputs.shape[1] <= _FEW_NUMBERS else ()
+    names = names if len(names) == inputs.shape[1] else ()
+    rows = [
+        [str(k := each["sample"]), number(each["relative_l2"]), "yes" if each["is_outlier"] else "no"]
+        + [f"{inputs[k, column]:.4g}" for column in range(len(names))]
+        for each in worst
+    ]
+    print_table("largest errors", ["sample", "relative l2 error", "outlier", *names], rows, quiet=quiet)
 
 
 def predict(
@@ -126,6 +161,51 @@ def predict(
     if outside:
         which = f"{outside:,} of {len(places):,} points lie outside the training domain"
         say(f"warning: {which}; there are no intervals there (is_extrapolated in the file)", quiet=quiet or json)
+    return 0
+
+
+def suggest(
+    folder: RunFolder,
+    count: Annotated[int, typer.Option(min=1, help="How many inputs; as many as you can simulate at once.")] = 20,
+    ranges: Annotated[
+        str | None,
+        typer.Option(
+            help="Where to look: NAME=LOW:HIGH, or NAME=log:LOW:HIGH on a logarithmic scale, comma separated.",
+            show_default="the range of training",
+        ),
+    ] = None,
+    pool: Annotated[
+        Path | None,
+        typer.Option(
+            help="Inputs to choose from instead, .npz or .csv; needed for functions.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The file to write: .csv or .npz.")] = Path("next.csv"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the candidates in the ranges.")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Suggest the inputs to simulate next.
+
+    They lower the expected error the most, over the whole range, and are spread out. Simulate them, then add them:
+    trunkfirst fit --data new.npz --from runs/mine --suggested --out runs/mine-2. They train, but they are not like
+    new inputs: errors and intervals are measured without them.
+
+    Example: trunkfirst suggest runs/mine --count 20 --ranges a=1:10,b=log:1e-3:1 --out next.csv
+    """
+    from ..files.integrity import verify_run
+    from ..next_samples import suggest as find
+
+    verify_run(folder)
+    found = find(folder, count, ranges=ranges, pool=pool, seed=seed)
+    found.write(out)
+    if json:
+        rows = None if found.rows is None else found.rows.tolist()
+        print_json({"out": str(out), "rows": rows, "expected_errors": found.deviations.tolist()})
+    else:
+        places = "" if found.rows is None else f"; rows of the pool: {', '.join(map(str, found.rows))}"
+        say(f"{found.in_words()}{places}: {out}", quiet=quiet)
+        say(f"then: trunkfirst fit --data NEW --from {folder} --suggested --out FOLDER", quiet=quiet)
     return 0
 
 
@@ -267,8 +347,8 @@ def _test_samples(folder: Path) -> "AnyData":
     prepared = load_run_data(config.data, config.problem)
     if sum(prepared.counts.values()) != sample_count(folder):
         raise UsageError(
-            f"{folder} was trained with earlier samples too (--from), so its own test samples are not known; "
-            "give --data FILE"
+            f"{folder} was trained on other samples too than its configuration names, so its own test samples are "
+            "not known; give --data FILE"
         )
     if prepared.test is None:
         raise UsageError(f"{folder} has no test samples; give --data FILE")

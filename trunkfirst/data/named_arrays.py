@@ -22,11 +22,11 @@ _OF_INPUTS = ("sensors", "sensor_weights", "grid_shape")
 # Keys that may be followed by a name, as in "inputs.pressure"; the first three may name several arrays.
 _SEVERAL = ("inputs", "points", "outputs")
 _FAMILIES = (*_SEVERAL, *_OF_INPUTS, "labels", "units")
-_OPTIONAL = ("point_weights", "sample_weights", "reference_outputs", "triangles")
+_OPTIONAL = ("point_weights", "sample_weights", "is_suggested", "reference_outputs", "triangles")
 _WORDS = ("axes", "input_names", "coordinate_names", "channel_names", "output_name")
 _KEYS = (*_REQUIRED, *_OF_INPUTS, *_OPTIONAL, *_WORDS)
 _KNOWN = ", ".join((*_KEYS, *(f"{name}.NAME" for name in (*_SEVERAL, "labels", "units"))))
-_PER_SAMPLE = ("inputs", "outputs", "sample_weights", "reference_outputs", "labels")
+_PER_SAMPLE = ("inputs", "outputs", "sample_weights", "is_suggested", "reference_outputs", "labels")
 # Of a point, in a guess which array is which: space and time.
 _MOST_COORDINATES = 4
 
@@ -189,7 +189,7 @@ def _guess(present: Mapping[str, Any], missing: Sequence[str], others: Mapping[s
     """Return the names that all assignments with matching shapes agree in; outputs may be transposed."""
     shapes = {name: np.shape(array) for name, array in others.items()}
     known = {key: np.shape(array) for key, array in present.items()}
-    if len(shapes) > 8:
+    if len(shapes) > 8 or not {*known, *missing} >= {*_REQUIRED}:
         return {}
     choices = [dict(zip(missing, names, strict=True)) for names in itertools.permutations(shapes, len(missing))]
     for turn in (1, -1):
@@ -234,7 +234,7 @@ def data_from_arrays(arrays: Arrays) -> AnyData:
     inputs = inputs_from_arrays(arrays)
     dtype = np.result_type(points, outputs, *(function.values for function in inputs.values()))
     fields: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
-    vectors = ("sample_weights",) if points.ndim == 3 else ("sample_weights", "point_weights")
+    vectors = ("sample_weights", "is_suggested", *(() if points.ndim == 3 else ("point_weights",)))
     fields |= {name: _vector(arrays[name]) for name in vectors if name in arrays}
     if "output_name" in arrays:
         fields["output_name"] = _word("output_name", arrays["output_name"])
@@ -341,6 +341,7 @@ def arrays_from_data(data: AnyData) -> dict[str, np.ndarray]:
     arrays["input_names"] = list(data.inputs) if len(data.inputs) > 1 else None
     arrays |= {"points": data.points, "outputs": data.outputs}
     arrays |= {name: getattr(data, name) for name in _OPTIONAL}
+    arrays["is_suggested"] = None if data.is_suggested is None else data.is_suggested.astype(np.uint8)
     arrays |= {f"labels.{name}": label for name, label in data.labels.items()}
     arrays |= {f"units.{name}": unit for name, unit in data.units.items()}
     has_names = data.coordinate_names != default_coordinate_names(data.points.shape[-1])

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ..errors import DataError, ValueRangeError
 from .array_checks import (
@@ -95,6 +95,7 @@ class AbstractData(abc.ABC):
     # weights
     point_weights: Float[np.ndarray, "*samples points"] | None
     sample_weights: Float[np.ndarray, " samples"] | None
+    is_suggested: Bool[np.ndarray, " samples"] | None
     # for comparison and figures; not used in training
     reference_outputs: Float[np.ndarray, "samples points *channels"] | None
     triangles: Int[np.ndarray, "triangles corners"] | None
@@ -113,6 +114,7 @@ class AbstractData(abc.ABC):
         *,
         point_weights: npt.ArrayLike | None = None,
         sample_weights: npt.ArrayLike | None = None,
+        is_suggested: npt.ArrayLike | None = None,
         reference_outputs: npt.ArrayLike | None = None,
         triangles: npt.ArrayLike | None = None,
         labels: Mapping[str, npt.ArrayLike] | None = None,
@@ -133,6 +135,7 @@ class AbstractData(abc.ABC):
             inputs=_named_inputs(inputs, samples),
             **fields,
             sample_weights=checked_weights("sample_weights", sample_weights, "samples", samples),
+            is_suggested=None if is_suggested is None else _checked_marks(is_suggested, samples),
             labels=_checked_labels(_plain_keys("labels", labels or {}), samples),
             output_name=plain_name(output_name),
             coordinate_names=coordinate_names or default_coordinate_names(coordinates),
@@ -160,6 +163,11 @@ class AbstractData(abc.ABC):
         """The values of all input functions side by side."""
         values = [function.values for function in self.inputs.values()]
         return values[0] if len(values) == 1 else np.concatenate(values, axis=1)
+
+    @property
+    def exchangeable(self) -> Int[np.ndarray, " rows"]:
+        """The samples that were not suggested: errors are measured on these alone."""
+        return np.flatnonzero(np.ones(self.samples, bool) if self.is_suggested is None else ~self.is_suggested)
 
     def outputs_by_channel(self) -> dict[str, Float[np.ndarray, "samples points"]]:
         """Return the outputs of each channel by its name; a single channel has the name of the output."""
@@ -195,7 +203,7 @@ class AbstractData(abc.ABC):
         for name, values in self.outputs_by_channel().items():
             words = f", values {range_in_words(values)}" if has_ranges else ""
             sentences.append(f"outputs: {self._with_unit(name)}{words}, {precision} precision")
-        optional = ("point_weights", "sample_weights", "reference_outputs", "triangles")
+        optional = ("point_weights", "sample_weights", "is_suggested", "reference_outputs", "triangles")
         also = [name.replace("_", " ") for name in optional if getattr(self, name) is not None]
         also += [f"label {name}" for name in self.labels]
         return sentences + ([f"also: {', '.join(also)}"] if also else [])
@@ -228,6 +236,7 @@ class OperatorData(AbstractData):
     - `inputs`: an array (samples, sensors), an `InputFunction`, a dictionary of them by name, or a pandas table;
     - `points` (points, coordinates) and `outputs` (samples, points) or (samples, points, channels);
     - `point_weights` (points): quadrature weights, scaled to sum to 1; `sample_weights` (samples);
+    - `is_suggested` (samples): samples that `suggest` asked for; they train, but no error is measured on them;
     - `reference_outputs`, in the shape of `outputs`: a finer solution, to measure the error of the outputs;
     - `triangles` (triangles, 3), or tetrahedra (tetrahedra, 4): a mesh of the points, counted from 0;
     - `labels` (samples) by name, for figures;
@@ -240,7 +249,7 @@ class OperatorData(AbstractData):
     (40, 10)
     """
 
-    _per_sample = ("outputs", "sample_weights", "reference_outputs")
+    _per_sample = ("outputs", "sample_weights", "is_suggested", "reference_outputs")
 
     def plot(self, samples: int = 3) -> np.ndarray:
         """Plot inputs and outputs of a few samples, evenly chosen, and return the matplotlib axes (rows, columns).
@@ -324,6 +333,16 @@ def _checked_labels(labels: Mapping[str, object], samples: int) -> dict[str, Flo
     for name, label in checked.items():
         check_length(f"labels[{name!r}]", "samples", len(label), samples, "outputs")
     return checked
+
+
+def _checked_marks(marks: object, samples: int) -> Bool[np.ndarray, " samples"]:
+    array = whole_numbers("is_suggested", marks, ("samples",))
+    check_length("is_suggested", "samples", len(array), samples, "outputs")
+    if not np.isin(array, (0, 1)).all():
+        raise DataError(
+            f"is_suggested: expected True or False for each sample, got {array.min()} to {array.max()}"
+        )
+    return array.astype(bool)
 
 
 def _hint(points: np.ndarray, outputs: np.ndarray) -> str:

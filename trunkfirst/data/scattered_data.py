@@ -27,7 +27,7 @@ class ScatteredData(AbstractData):
     on construction; a `DataError` names the sample and the point that is wrong.
     """
 
-    _per_sample = ("points", "outputs", "point_weights", "sample_weights")
+    _per_sample = ("points", "outputs", "point_weights", "sample_weights", "is_suggested")
 
     @ft.cached_property
     def mask(self) -> Bool[np.ndarray, "samples points"]:

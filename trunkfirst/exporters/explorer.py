@@ -15,8 +15,10 @@ from markupsafe import Markup
 from ..errors import UsageError
 from ..files.integrity import verify_run
 from ..files.text_files import read_json
+from ..intervals import LEVELS, Intervals
 from ..linear.orthonormalise import relative_errors
 from ..networks.operator import Operator, load
+from ..networks.training_domain import TrainingDomain
 from ..training_summary import TrainingSummary, read_summary
 from .explorer_controls import Controls, Group, make_controls
 from .explorer_fields import Drawing, Sample, Table, Tested, make_drawing, make_table, read_tested
@@ -29,6 +31,7 @@ _SCRIPTS = ("model.js", "picture.js", "controls.js", "page.js")
 # What the page needs to recognise outliers.
 _NOVELTY = ("centre", "spread", "matrix", "inverse", "location", "scale")
 _MOST_MEGABYTES = 20
+_LEVEL = 0.9
 _TYPES = {"f8": "<f8", "f4": "<f4", "i8": "<i4", "u1": "u1"}
 
 
@@ -90,7 +93,8 @@ def _content(
     """What the page needs besides the operator, for JSON."""
     points = memory.points[table.kept]
     is_whole = len(points) == len(memory.points)
-    drawing = make_drawing(points, tested.triangles if is_whole else None)
+    domain = operator.domain or TrainingDomain()
+    drawing = make_drawing(points, tested.triangles if is_whole else None, domain.names_with_units)
     known = memory.novelty
     assert known is not None  # the controls were made of it
     return {
@@ -109,6 +113,7 @@ def _content(
         "output": {"offset": table.offset, "scale": table.scale.tolist(), "isPositive": table.is_positive},
         "ranges": table.ranges.tolist(),
         "channels": _channel_names(operator, metrics),
+        "interval": _interval(memory.intervals, table),
         "samples": [_sample(sample, controls, table) for sample in tested.samples],
         "notes": [
             *filter(None, [drawing.remark, tested.reason, _left_out(operator, tested, controls, points)]),
@@ -118,7 +123,18 @@ def _content(
     }
 
 
+def _interval(intervals: Intervals | None, table: Table) -> dict[str, Any] | None:
+    """Half the width of the pointwise interval of 90 % at the points that are drawn, for each channel."""
+    if intervals is None or not np.isfinite(half := intervals.pointwise[LEVELS.index(_LEVEL)]).all():
+        return None
+    rows = half.reshape(len(half), -1)[table.kept].T.astype(np.float32)
+    return {"level": f"{_LEVEL:.0%}", "half": _packed(rows)}
+
+
 def _channel_names(operator: Operator, metrics: dict[str, Any]) -> list[str]:
+    domain = operator.domain or TrainingDomain()
+    if domain.channel_names:
+        return [domain.with_unit(name) for name in domain.channel_names]
     if operator.channels is None:
         return ["output"]
     named = list((metrics.get("test") or {}).get("channels") or {})

@@ -10,13 +10,13 @@ from scipy.linalg import block_diag
 
 from ..encoders import Parallel
 from ..errors import UsageError
-from ..intervals import Novelty
+from ..intervals import is_logarithmic, training_inputs
 from ..linear.blocked_qr import one_blas_thread
 from ..training_summary import TrainingSummary
 
 _MOST_NUMBERS, _MOST_SHAPES = 8, 8
-# Sliders reach this share of the training range beyond it; a range of this ratio has a logarithmic slider.
-_BEYOND, _WIDE = 0.15, 100.0
+# Sliders reach this share of the training range beyond it.
+_BEYOND = 0.15
 
 
 @dc.dataclass(frozen=True)
@@ -71,9 +71,9 @@ def make_controls(
 
     `number_names` are the names of the numbers of an input, if they are known.
     """
-    if memory.novelty is None:
+    inputs = training_inputs(memory.extras())
+    if inputs is None:
         raise UsageError("the run does not remember its training inputs, which the explorer needs; train it again")
-    inputs = training_inputs(memory.novelty)
     counts = _sizes(names, encoder, memory, inputs.shape[1])
     functions = sum(count > _MOST_NUMBERS for count in counts.values())
     groups: list[Group] = []
@@ -85,11 +85,6 @@ def make_controls(
     base = np.concatenate([group.base for group in groups])
     shapes = np.asarray(block_diag(*(group.shapes for group in groups)))
     return Controls(tuple(groups), base, shapes, _coordinates(inputs - base, shapes))
-
-
-def training_inputs(known: Novelty) -> Float[np.ndarray, "rows sensors"]:
-    """Training inputs, restored from their principal coordinates."""
-    return known.centre + known.seen @ known.inverse[: known.seen.shape[1]]
 
 
 def _sizes(names: tuple[str, ...], encoder: object, memory: TrainingSummary, sensors: int) -> dict[str, int]:
@@ -142,11 +137,12 @@ def _coordinates(inputs: np.ndarray, shapes: np.ndarray) -> np.ndarray:
 
 
 def _sliders(names: tuple[str, ...], seen: Float[np.ndarray, "rows sliders"]) -> Iterator[Slider]:
-    for name, low, high in zip(names, seen.min(axis=0).tolist(), seen.max(axis=0).tolist(), strict=True):
-        if is_wide := low > 0 and high >= _WIDE * low:
+    for name, values in zip(names, seen.T, strict=True):
+        low, high = float(values.min()), float(values.max())
+        if is_wide := is_logarithmic(values):
             factor = (high / low) ** _BEYOND
             start, stop = low / factor, high * factor
         else:
             beyond = _BEYOND * (high - low) or abs(low) or 1.0
             start, stop = low - beyond, high + beyond
-        yield Slider(name, low, high, start, stop, bool(is_wide))
+        yield Slider(name, low, high, start, stop, is_wide)

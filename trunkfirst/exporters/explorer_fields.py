@@ -11,9 +11,11 @@ from jaxtyping import Float, Int
 from scipy.spatial import Delaunay, QhullError
 
 from ..data.array_checks import evenly
+from ..data.operator_data import default_coordinate_names
 from ..errors import CorruptFileError
 from ..files.npz import read_npz
 from ..linear.orthonormalise import relative_errors
+from ..networks.grids import is_grid
 from ..networks.operator import Operator
 
 MOST_ERROR = 1e-5
@@ -116,7 +118,7 @@ def _rounding(operator: Operator, inputs: np.ndarray, exact: np.ndarray, rounded
 class Drawing:
     """Places in the plane (one or two columns), the triangles between them, and a remark for the reader.
 
-    `kind` is "curve", "triangles" or "dots"; `axes` are the labels of the two axes.
+    `kind` is "curve", "grid", "triangles" or "dots"; `axes` are the labels of the two axes.
     """
 
     kind: str
@@ -127,15 +129,21 @@ class Drawing:
 
 
 def make_drawing(
-    points: Float[np.ndarray, "points coordinates"], triangles: Int[np.ndarray, "triangles 3"] | None = None
+    points: Float[np.ndarray, "points coordinates"],
+    triangles: Int[np.ndarray, "triangles 3"] | None = None,
+    names: tuple[str, ...] = (),
 ) -> Drawing:
-    """The drawing that suits the points; without triangles, a Delaunay triangulation."""
-    coordinates, axes = points.shape[1], ("x", "y")
+    """The drawing that suits the points: a grid, the triangles or, without these, a Delaunay triangulation."""
+    coordinates = points.shape[1]
+    names = names or default_coordinate_names(coordinates)
     if coordinates == 1:
-        return Drawing("curve", ("x", ""), points)
+        return Drawing("curve", (names[0], ""), points)
+    axes = names[0], names[1]
     if coordinates > 2:
         remark = f"The points have {coordinates} coordinates; they are drawn as dots at the first two."
-        return Drawing("dots", ("first", "2nd"), points[:, :2], remark=remark)
+        return Drawing("dots", axes, points[:, :2], remark=remark)
+    if is_grid(points.astype(np.float32)):
+        return Drawing("grid", axes, points)
     if triangles is not None and len(triangles) > 0:
         return Drawing("triangles", axes, points, triangles)
     try:

@@ -14,11 +14,11 @@ from jaxtyping import Float
 from ..data.array_checks import evenly
 from ..errors import MissingExtraError, PrecisionError, UnknownNameError, UsageError
 from ..files.integrity import atomic_write
+from ..intervals import training_inputs
 from ..linear.orthonormalise import relative_errors
 from ..networks.operator import Operator, load
 from ..training_summary import read_summary
 from .explorer import explorer_page
-from .explorer_controls import training_inputs
 from .explorer_fields import MOST_ERROR
 from .graph import Graph
 from .jaxpr import trace
@@ -141,7 +141,8 @@ def _training_samples(folder: Path) -> tuple[np.ndarray, np.ndarray] | None:
     if not (folder / "training.npz").is_file():
         return None
     memory = read_summary(folder)
-    return None if memory.novelty is None else (training_inputs(memory.novelty), memory.points)
+    known = training_inputs(memory.extras())
+    return None if known is None else (known, memory.points)
 
 
 def _check_single(graph: Graph, inputs: np.ndarray, points: np.ndarray) -> float:

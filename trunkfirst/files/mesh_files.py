@@ -42,8 +42,13 @@ def is_mesh(path: Path) -> bool:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.suffix.lower() in _READERS)
+        return sorted((file for file in path.iterdir() if file.suffix.lower() in _READERS), key=_natural)
     return [path] if path.suffix.lower() in _READERS else []
+
+
+def _natural(file: Path) -> list[tuple[int, str]]:
+    """So that case-2 comes before case-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", file.name)]
 
 
 def read_meshes(path: Path) -> dict[str, np.ndarray]:
@@ -65,7 +70,7 @@ def read_meshes(path: Path) -> dict[str, np.ndarray]:
     for name, (array, _) in sent.items():
         number, _, rest = name.partition(":")
         meshes[int(number)][rest] = array
-    return {**_table(path), **_assembled(path, files, meshes)}
+    return {**_table(path, files), **_assembled(path, files, meshes)}
 
 
 def _opened(files: Sequence[Path]) -> Iterator[io.BufferedReader]:
@@ -74,14 +79,15 @@ def _opened(files: Sequence[Path]) -> Iterator[io.BufferedReader]:
             yield opened
 
 
-def _table(path: Path) -> dict[str, np.ndarray]:
+def _table(path: Path, files: Sequence[Path]) -> dict[str, np.ndarray]:
     tables = sorted(path.glob("*.csv")) if path.is_dir() else [path.with_suffix(".csv")]
     if len(tables) > 1:
         names = ", ".join(table.name for table in tables[:3])
         raise DataError(f"{path}: {len(tables)} .csv files ({names}); keep the one with the parameters")
     if not tables or not tables[0].exists():
         return {}
-    return read_columns(inside(tables[0].parent, tables[0].name), "inputs")
+    names = [file.name for file in files] if len(files) > 1 else []
+    return read_columns(inside(tables[0].parent, tables[0].name), "inputs", files=names)
 
 
 def _assembled(path: Path, files: Sequence[Path], meshes: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -7,7 +7,8 @@ import itertools
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -167,9 +168,15 @@ def read_csv_folder(path: Path | str, *, titled: Collection[str] = ()) -> dict[s
     return found
 
 
-def read_columns(path: Path | str, name: str) -> dict[str, np.ndarray]:
-    """Read a table by columns, "NAME.TITLE" each, if it has a line of different titles; else whole, by `name`."""
-    table, titles = _read_table(path)
+def read_columns(path: Path | str, name: str, *, files: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    """Read a table by columns, "NAME.TITLE" each, if it has a line of different titles; else whole, by `name`.
+
+    A column with the names of `files`, with or without their endings, puts the rows in the order of the files.
+    """
+    with _csv_errors(path):
+        column, order = _file_column(path, files) if files else (None, None)
+        table, titles = _read_table(path, without=column)
+    table = table if order is None else table[order]
     if not all(titles) or not 0 < len(set(titles)) == len(titles) <= _MOST_TITLES:
         return {name: table}
     return {f"{name}.{title}": table[:, number] for number, title in enumerate(titles)}
@@ -177,21 +184,44 @@ def read_columns(path: Path | str, name: str) -> dict[str, np.ndarray]:
 
 def read_csv(path: Path | str) -> np.ndarray:
     """Read one table (rows, columns) of numbers, with or without a line of titles; or of words alone."""
-    return _read_table(path)[0]
+    with _csv_errors(path):
+        return _read_table(path)[0]
 
 
-def _read_table(path: Path | str) -> tuple[np.ndarray, list[str]]:
-    """A table and its titles, if it has a line of them."""
+@contextmanager
+def _csv_errors(path: Path | str) -> Generator[None]:
     try:
-        cells = itertools.islice((cell for row in _rows(path) for cell in row), _MOST_WORDS + 1)
-        if not any(map(_is_number, cells)):
-            return _words(path), []
-        top = next(_rows(path))
-        has_titles = not any(map(_is_number, top))
-        rows = itertools.islice(enumerate(_rows(path), 1), int(has_titles), None)
-        return _table(path, rows, columns=len(top)), [cell.strip() for cell in top] if has_titles else []
+        yield
     except (UnicodeDecodeError, csv.Error) as error:
         raise CorruptFileError(f"cannot read {path} as CSV: {error}") from error
+
+
+def _file_column(path: Path | str, files: Sequence[str]) -> tuple[int | None, list[int] | None]:
+    """The column that names files, and the row of each file; nothing if there is none."""
+    rows = list(_rows(path))[1:]
+    known = {word: number for number, file in enumerate(files) for word in (file, Path(file).stem)}
+    for column in range(min(map(len, rows), default=0)):
+        if all(row[column].strip() in known for row in rows):
+            places = {known[row[column].strip()]: place for place, row in enumerate(rows)}
+            if len(places) < len(files):
+                lost = next(file for number, file in enumerate(files) if number not in places)
+                raise DataError(f"{path}: column {column + 1} names files, but not {lost}; give a row for each")
+            return column, [places[number] for number in range(len(files))]
+    return None, None
+
+
+def _read_table(path: Path | str, without: int | None = None) -> tuple[np.ndarray, list[str]]:
+    """A table and its titles, if it has a line of them."""
+    if without is not None:
+        top, *rows = ([cell for n, cell in enumerate(row) if n != without] for row in _rows(path))
+        return _table(path, iter(enumerate(rows, 2)), columns=len(top)), [cell.strip() for cell in top]
+    cells = itertools.islice((cell for row in _rows(path) for cell in row), _MOST_WORDS + 1)
+    if not any(map(_is_number, cells)):
+        return _words(path), []
+    top = next(_rows(path))
+    has_titles = not any(map(_is_number, top))
+    lines = itertools.islice(enumerate(_rows(path), 1), int(has_titles), None)
+    return _table(path, lines, columns=len(top)), [cell.strip() for cell in top] if has_titles else []
 
 
 def _rows(path: Path | str) -> Iterator[list[str]]:

@@ -21,7 +21,7 @@ from ..encoders import (
     in_words,
 )
 from ..errors import DataError, PredictOnlyError, UsageError
-from ..intervals import intervals_from, novelty_from
+from ..intervals import MOST_NUMBERS, intervals_from, novelty_from
 from .branches import (
     PredictOnlyBranch,
 )
@@ -29,9 +29,10 @@ from .card import model_card
 from .deeponet import DeepONet, Inputs, Points
 from .fourier_layers import GridBranch
 from .interpolants import GridSpline, SimplexInterpolation
+from .inversion import InverseProblem, Inversion, checked_noise, checked_observations
 from .layers import Modes, count_parameters
 from .storage import read_operator, write_operator
-from .training_domain import TrainingDomain, checked_rows
+from .training_domain import TrainingDomain, checked_rows, number_names
 
 # The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
 _BLOCK_NUMBERS = 2**24
@@ -93,6 +94,9 @@ class Operator(DeepONet):
             raise DataError("domain.extras: arrays of prediction intervals whose sizes do not belong together")
         if not (novelty is None or (novelty.is_consistent and self.sensors in (None, len(novelty.centre)))):
             raise DataError("domain.extras: arrays for outliers whose sizes do not belong together")
+        inputs = extras.get("inputs")
+        if not (inputs is None or (inputs.ndim == 2 and self.sensors in (None, inputs.shape[1]))):
+            raise DataError(f"domain.extras: inputs of shape {inputs.shape} for {self.sensors} sensors")
 
     @overload
     def predict(
@@ -134,7 +138,7 @@ class Operator(DeepONet):
         """
         if isinstance(inputs, Dataset):
             return self._predict_dataset(inputs, points, interval=interval, extrapolate=extrapolate)
-        rows = self._checked_inputs(inputs)
+        rows = self.checked_inputs(inputs)
         places, is_outside = self._checked_points(points, extrapolate=extrapolate)
         values = self.values_at(rows, places)
         if interval is not None:
@@ -161,7 +165,7 @@ class Operator(DeepONet):
 
     def values_at(self, inputs: Inputs, points: Points) -> np.ndarray:
         """The same as `predict`, anywhere and without a warning: for evaluations, where the outputs are known."""
-        rows = self._checked_inputs(inputs)
+        rows = self.checked_inputs(inputs)
         places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
         bare = self._without_domain()
         expand = _expand if isinstance(self.branch, PredictOnlyBranch) else _expand_compiled
@@ -216,7 +220,7 @@ class Operator(DeepONet):
 
     def plot(self, inputs: Inputs) -> np.ndarray:
         """Draw predictions of the first three inputs at the training points; returns the matplotlib axes."""
-        rows, domain = self._checked_inputs(inputs)[:3], self.domain or TrainingDomain()
+        rows, domain = self.checked_inputs(inputs)[:3], self.domain or TrainingDomain()
         points, values = self._checked_points(None)[0], self.predict(rows)
         fields = np.moveaxis(values, 2, 0) if values.ndim == 3 else values[None]
         names = domain.channel_names or tuple(f"output {channel}" for channel in range(len(fields)))
@@ -231,7 +235,7 @@ class Operator(DeepONet):
         channels (samples, points, channels, coordinates): exact derivatives of the networks; at a kink of a ReLU
         trunk the slope of one side.
         """
-        rows = self._checked_inputs(inputs)
+        rows = self.checked_inputs(inputs)
         places, is_outside = self._checked_points(points, extrapolate=extrapolate)
         self._warn(rows, is_outside)
         bare = self._without_domain()
@@ -242,9 +246,69 @@ class Operator(DeepONet):
             blocks = _blocks(len(rows), at.size * (self.channels or 1) * self.layer_width)
             return np.concatenate([np.asarray(_slopes(bare, coefficients[b], features[b], at)) for b in blocks])
 
+    def invert(
+        self,
+        observations: Any,
+        points: Points | None = None,
+        *,
+        noise: Any = None,
+        starts: int = 16,
+        seed: int = 0,
+    ) -> Inversion:
+        """Inputs within the training range that explain measurements, by gradients from several starts.
+
+        `observations` (points,), or (points, channels), were measured at `points` (points, coordinates), by
+        default those of training; NaN where nothing was measured. `noise` is their standard deviation, a number or
+        an array like them; by default it is estimated from what the best inputs leave unexplained. The error of
+        the operator itself is added where its prediction intervals know it. For inputs of at most 32 numbers;
+        raises a `UsageError` for functions.
+
+        >>> import numpy as np
+        >>> import trunkfirst
+        >>> x, a = np.linspace(0, 1, 30)[:, None], np.random.default_rng(0).uniform(1, 2, size=(20, 1))
+        >>> method = trunkfirst.TwoStep(trunkfirst.ModesTrunk(), trunkfirst.Kernel(), inputs="raw", weights="none")
+        >>> operator = trunkfirst.fit({"a": a}, np.sin(a * x[:, 0]), x, method=method).operator
+        >>> found = operator.invert(np.sin(1.3 * x[:, 0]), noise=1e-3)
+        >>> bool(abs(found.inputs[0] - 1.3) < 3 * found.spread[0])
+        True
+        """
+        domain = self._invertible_domain()
+        places, _ = self._checked_points(points)
+        shape = (len(places), *(() if self.channels is None else (self.channels,)))
+        values = checked_observations(observations, shape)
+        is_known = ~np.isnan(values)
+        sigma = None if noise is None else checked_noise(noise, shape)
+        if sigma is not None and (intervals := intervals_from(dict(domain.extras))) is not None:
+            sigma = np.hypot(sigma, intervals.deviations(places))
+        bare, (low, high) = self._without_domain(), np.asarray(domain.input_ranges, float)
+        with jax.enable_x64(self.dtype == jnp.float64):
+            basis = None if self.trunk.depends_on_input else eqx.filter_jit(Operator.basis)(bare, places)
+            problem = InverseProblem(
+                number_names(self.input_names, domain.input_sizes),
+                values[is_known],
+                lambda x: np.asarray(_expand_compiled(bare, x[None], basis, places)[0], float)[is_known],
+                lambda x: np.asarray(_sensitivities(bare, jnp.asarray(x), basis, places), float)[is_known],
+                low,
+                high,
+                None if sigma is None else sigma[is_known],
+            )
+            return problem.solve(starts, seed)
+
+    def _invertible_domain(self) -> TrainingDomain:
+        if isinstance(self.branch, PredictOnlyBranch):
+            raise PredictOnlyError(self.branch.refusal("inverted"))
+        if self.domain is None or self.domain.input_ranges is None:
+            raise UsageError("this operator does not know the range of its training inputs; fit it again")
+        if (count := self.domain.input_ranges.shape[1]) > MOST_NUMBERS:
+            raise UsageError(
+                f"the inputs are functions with {count} values, which measurements do not determine; fit an "
+                f"operator of at most {MOST_NUMBERS} numbers, such as coefficients of the functions in a basis"
+            )
+        return self.domain
+
     def predict_scattered(self, inputs: Inputs, points: Points, *, extrapolate: bool = False) -> np.ndarray:
         """Like `predict`, with points (samples, points, coordinates) of its own for every sample."""
-        rows, places = self._checked_inputs(inputs), np.asarray(points)
+        rows, places = self.checked_inputs(inputs), np.asarray(points)
         if places.ndim != 3 or (len(places), places.shape[2]) != (len(rows), self.trunk.coordinates):
             expected = f"({len(rows)}, points, {self.trunk.coordinates})"
             raise DataError(f"points: expected shape {expected}, got {places.shape}")
@@ -299,7 +363,8 @@ class Operator(DeepONet):
         # A domain is static for JAX: with it every operator would be compiled anew.
         return self if self.domain is None else dc.replace(self, domain=None)
 
-    def _checked_inputs(self, inputs: Inputs) -> np.ndarray:
+    def checked_inputs(self, inputs: Inputs) -> np.ndarray:
+        """Inputs in any form as an array (samples, sensors), or a `DataError`."""
         columns = columns_of(inputs)
         if columns is not None and set(self.input_names) <= set(columns):
             inputs = {name: columns[name] for name in self.input_names}
@@ -382,6 +447,12 @@ def _expand(operator: Operator, inputs: Inputs, basis: Array | None, points: Poi
     if basis is None:
         return operator(inputs, points)
     return operator.fields(operator.coefficients(inputs), basis, points)
+
+
+@eqx.filter_jit
+def _sensitivities(operator: Operator, inputs: Array, basis: Array | None, points: Points) -> Array:
+    """Derivatives of the outputs of one sample by its inputs, on the last axis."""
+    return jax.jacfwd(lambda x: _expand(operator, x[None], basis, points)[0])(inputs)
 
 
 @eqx.filter_jit

@@ -167,6 +167,15 @@ class TrainingDomain:
             marks["is_extrapolated"] = (axes, is_extrapolated.reshape([found.sizes[axis] for axis in axes]))
         return found.assign(marks)
 
+    def with_unit(self, name: str) -> str:
+        """A name with its unit, if it has one."""
+        return f"{name} [{self.units[name]}]" if name in self.units else name
+
+    @property
+    def names_with_units(self) -> tuple[str, ...]:
+        """The names of the coordinates with their units."""
+        return tuple(map(self.with_unit, self.coordinate_names))
+
     def in_words(self) -> str:
         """The domain as part of a sentence."""
         if (box := self._box) is None:
@@ -255,6 +264,17 @@ def _content_of(value: Any) -> Hashable:
     if isinstance(value, Mapping):
         return tuple((name, _content_of(value[name])) for name in sorted(value))
     return tuple(map(_content_of, value)) if isinstance(value, tuple) else value
+
+
+def number_names(names: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[str, ...]:
+    """A name for every number of the inputs: that of an input with one, "a 1", "a 2" where it has several."""
+    if len(sizes) != len(names):
+        return names
+    return tuple(
+        name if size == 1 else f"{name} {number + 1}"
+        for name, size in zip(names, sizes, strict=True)
+        for number in range(size)
+    )
 
 
 def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | None) -> np.ndarray:

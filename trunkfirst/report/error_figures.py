@@ -272,7 +272,8 @@ def budget_items(experiment: Experiment) -> tuple[str | Panel | Table, ...]:
     sentences = [budget_sentence(run.diagnosis, names[index]) for index, run in diagnosed]
     panels = [_panel(run, names[index], index) for index, run in diagnosed]
     tables = [table for index, run in diagnosed for table in budget_tables(run.diagnosis, names[index])]
-    return (*filter(None, sentences), *panels, *tables)
+    more = [f"{names[index]}{text}" for index, run in diagnosed if (text := samples_sentence(run.diagnosis))]
+    return (*filter(None, sentences), *more, *panels, *tables)
 
 
 def budget_sentence(diagnosis: Mapping[str, object], name: str = "") -> str:
@@ -283,12 +284,17 @@ def budget_sentence(diagnosis: Mapping[str, object], name: str = "") -> str:
     return f"{name}{sentence} Evaluated at {where}." if sentence and where else ""
 
 
+def samples_sentence(diagnosis: Mapping[str, object]) -> str:
+    """How many samples halve the error; empty where it is not recorded."""
+    return str(mapping_at(diagnosis, "learning_curve").get("sentence", ""))
+
+
 # -- tables
 
 
 def budget_tables(diagnosis: Mapping[str, object], name: str = "") -> list[Table]:
     """The parts of the error, the paper's decomposition, and what its bound assumes, from `diagnosis.json`."""
-    return [table for make in (_parts, _chain, _assumptions) if (table := make(diagnosis, name)).rows]
+    return [table for make in (_parts, _curve, _chain, _assumptions) if (table := make(diagnosis, name)).rows]
 
 
 def _parts(diagnosis: Mapping[str, object], name: str) -> Table:
@@ -311,6 +317,13 @@ def _parts(diagnosis: Mapping[str, object], name: str) -> Table:
         "term."
     )
     return Table(caption, ("Part", "What it is", "Error", "Relative error", "Of the square"), tuple(rows))
+
+
+def _curve(diagnosis: Mapping[str, object], name: str) -> Table:
+    curve = mapping_at(diagnosis, "learning_curve")
+    counts, errors = (value if isinstance(value := curve.get(key), list) else [] for key in ("counts", "errors"))
+    rows = tuple((f"{count:,}", scientific(error)) for count, error in zip(counts, errors, strict=True))
+    return Table(f"{name}Errors on samples left out, with fewer samples.", ("Samples", "Relative error"), rows)
 
 
 def _chain(diagnosis: Mapping[str, object], name: str) -> Table:

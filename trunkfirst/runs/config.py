@@ -75,9 +75,13 @@ def _with_trunk_kind(values: dict[str, Any]) -> dict[str, Any]:
 
 def with_whole_path(config: RunConfig) -> RunConfig:
     """The configuration with the whole path of its data file, for use in another folder."""
-    if config.data.file is None:
-        return config
-    return dc.replace(config, data=dc.replace(config.data, file=str(Path(config.data.file).resolve())))
+    return dc.replace(config, data=_with_whole_path(config.data))
+
+
+def _with_whole_path(data: DataSettings) -> DataSettings:
+    earlier = None if data.earlier is None else _with_whole_path(data.earlier)
+    file = None if data.file is None else str(Path(data.file).resolve())
+    return dc.replace(data, file=file, earlier=earlier)
 
 
 def config_values(config: RunConfig) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ..error_budget import nearest_samples
 from ..errors import DataError, UsageError
 from ..files.npz import write_npz
 from ..files.text_files import write_json
+from ..learning_curves import FEWEST, learning_curve
 from ..networks.operator import Operator, load
 from ..problems.generate import any_problem, get_problem, make_data
 from ..problems.meshes import grid_square
@@ -84,11 +85,20 @@ def diagnose_run(folder: Path, *, data: Path | None = None, reporter: Reporter |
             "is_finer": case.is_finer,
             "where": case.where,
         },
+        "learning_curve": _learning_curve(folder, case.training),
         "samples": {"test": case.test.samples, "of": case.all_tests, "training": case.training.samples},
     }
     write_npz(folder / "diagnosis.npz", {**evidence.budget.parts(), "size_squared": evidence.budget.size})
     write_json(folder / "diagnosis.json", numbers)
     return numbers
+
+
+def _learning_curve(folder: Path, training: OperatorData) -> dict[str, Any] | None:
+    """Of the training samples, with the method of the run; None where they are too few."""
+    if len(training.exchangeable) < FEWEST:
+        return None
+    method = load_config(folder / "config.toml").method
+    return learning_curve(training, method=method).summary()
 
 
 def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | None = None) -> Case:
@@ -117,8 +127,8 @@ def _check(folder: Path, prepared: RunData) -> None:
         )
     if sum(prepared.counts.values()) != sample_count(folder):
         raise UsageError(
-            f"{folder} was not trained on the samples of its data.file alone (--from adds earlier ones), "
-            "so that its own test samples are not known"
+            f"{folder} was trained on other samples too than its configuration names, so its own test samples are "
+            "not known"
         )
 
 

@@ -3,6 +3,7 @@ const byId = (id) => document.getElementById(id);
 
 function startPage(content) {
   const model = makeModel(content), drawings = unpackDrawings(content), samples = content.samples.map(unpackSample);
+  content.half = content.interval && halfWidths(content.interval, content.channels.length);
   const points = unpack(content.points), trained = trainedInputs(model, content.groups);
   const state = { values: middle(model), sample: samples.length ? 0 : null, channel: 0, steady: false, probe: null };
   const pictures = makePictures(content, drawings, samples.length > 0, () => change({}));
@@ -59,6 +60,12 @@ function makeChoices(content, samples, trained, change) {
   byId("steady").addEventListener("change", () => change({ steady: byId("steady").checked }));
 }
 
+// Half the width of the interval at every point, for each channel.
+function halfWidths({ half }, channels) {
+  const { data } = unpack(half), points = data.length / channels;
+  return Array.from({ length: channels }, (_, channel) => data.subarray(channel * points, (channel + 1) * points));
+}
+
 const unpackSample = (sample) => ({
   ...sample,
   inputs: unpack(sample.inputs).data,
@@ -99,7 +106,9 @@ function makePictures(content, drawings, hasSamples, onResize) {
   const prediction = make(byId("prediction"), drawings.output);
   const truth = hasSamples && drawings.output.kind !== "curve" ? make(byId("truth"), drawings.output) : null;
   const error = hasSamples ? make(byId("error"), drawings.output, "error") : null;
-  const output = [prediction, truth, error].filter(Boolean);
+  const interval = content.half && drawings.output.kind !== "curve" ? make(byId("interval"), drawings.output, "error") : null;
+  if (interval) interval.figure.firstChild.textContent = `Half width, interval of ${content.interval.level}`;
+  const output = [prediction, truth, error, interval].filter(Boolean);
   for (const { figure } of output) figure.hidden = false;
   prediction.figure.append(byId("readout"));
   const inputs = content.groups.map(({ name }, k) => {
@@ -108,16 +117,21 @@ function makePictures(content, drawings, hasSamples, onResize) {
     figure.append(element("figcaption", "", name === "input" ? "Input" : `Input: ${name}`));
     return make(figure, drawings.inputs[k]);
   });
-  return { prediction, truth, error, inputs, output };
+  return { prediction, truth, error, interval, inputs, output };
 }
 
-function showFields({ prediction, truth, error, inputs }, shown, content) {
+function showFields({ prediction, truth, error, interval, inputs }, shown, content) {
   const { field, state: { channel, steady, sample, probe } } = shown;
   const predicted = { name: "predicted", values: field }, curves = [predicted];
   if (shown.truth && !truth) curves.push({ name: "true", values: shown.truth });
-  const own = rangeOf(...curves.map(({ values }) => values)), [low, high] = content.ranges[channel];
+  const half = content.half?.[channel], isCurve = half && !interval;
+  const edges = isCurve ? [-1, 1].map((sign) => field.map((value, p) => value + sign * half[p])) : [];
+  const own = rangeOf(...curves.map(({ values }) => values), ...edges), [low, high] = content.ranges[channel];
   const range = steady && own.low <= own.high ? { low, high } : own;
-  prediction.draw(curves, range, { title: "Predicted field", empty: "no value here", probe });
+  const named = `Predicted ${content.channels[channel] === "output" ? "field" : content.channels[channel]}`;
+  prediction.figure.querySelector("figcaption").textContent = named + (isCurve ? `, with its interval of ${content.interval.level}` : "");
+  prediction.draw(curves, range, { title: named, empty: "no value here", probe, band: isCurve ? half : null });
+  interval?.draw([{ values: half }], { ...rangeOf(half), low: 0 }, { title: "Half the width of the interval", empty: "", probe });
   if (shown.truth) {
     const apart = shown.truth.map((value, p) => Math.abs(field[p] - value));
     truth?.draw([{ values: shown.truth }], range, { title: "True field", empty: "no value here", probe });
@@ -155,13 +169,14 @@ function showControls(sliders, { state, field }, content, model, trained) {
 function readout({ state, field, truth, coefficients }, model, drawing, points, content) {
   if (!state.probe) return null;
   const { channel, probe } = state, name = content.channels.length > 1 ? ` ${content.channels[channel]}` : "";
-  const where = probe.map((x, k) => `${"xy"[k]} = ${format(x)}`).join(", ");
+  const where = probe.map((x, k) => `${drawing.axes[k]} = ${format(x)}`).join(", ");
   const near = between(drawing, probe);
   if (!near) return `${where}: outside of the domain`;
   const isDots = drawing.kind === "dots";
   const value = isDots ? field[near[0][0]] : model.valueAt(coefficients, probe, channel);
   const place = isDots ? `point (${[...points.data.subarray(near[0][0] * points.shape[1], (near[0][0] + 1) * points.shape[1])].map((x) => format(x)).join(", ")})` : where;
   let text = `${place}: predicted${name} ${format(value, 6)}`;
+  if (content.half) text += ` ± ${format(near.reduce((sum, [p, weight]) => sum + weight * content.half[channel][p], 0), 2)} (${content.interval.level})`;
   if (truth) {
     const true_ = near.reduce((sum, [p, weight]) => sum + weight * truth[p], 0);
     text += `, true ${format(true_, 6)}, error ${format(Math.abs(value - true_), 2)}`;
@@ -176,9 +191,9 @@ function between(drawing, probe) {
     const raster = rasterOf(drawing);
     const i = Math.floor(((probe[0] - box.low[0]) / (box.high[0] - box.low[0])) * raster.width * (1 - 1e-9));
     const j = Math.floor(((box.high[1] - probe[1]) / (box.high[1] - box.low[1])) * raster.height * (1 - 1e-9));
-    const at = 3 * (j * raster.width + i);
+    const at = 4 * (j * raster.width + i);
     if (i < 0 || j < 0 || i >= raster.width || j >= raster.height || raster.corners[at] < 0) return null;
-    return [0, 1, 2].map((k) => [raster.corners[at + k], raster.weights[at + k]]);
+    return [0, 1, 2, 3].map((k) => [raster.corners[at + k], raster.weights[at + k]]);
   }
   if (!(probe[0] >= box.low[0] && probe[0] <= box.high[0])) return null;
   const x = places.data;

@@ -15,29 +15,51 @@ function boxOf(places) {
   return { low, high, ratio: columns === 2 && ratio > 0.4 && ratio < 1.6 ? ratio : columns === 2 ? 1 : 0.7 };
 }
 
-// Which three points each pixel lies between, and their weights; -1 outside.
+// Which points, up to four, each pixel lies between, and their weights; -1 outside.
 function rasterise({ kind, places, triangles, box }) {
   const width = PIXELS, height = Math.round(PIXELS * box.ratio), count = places.shape[0];
-  const corners = new Int32Array(3 * width * height).fill(-1), weights = new Float32Array(3 * width * height);
+  const corners = new Int32Array(4 * width * height).fill(-1), weights = new Float32Array(4 * width * height);
   const x = (p) => ((places.data[2 * p] - box.low[0]) / (box.high[0] - box.low[0])) * width - 0.5;
   const y = (p) => (1 - (places.data[2 * p + 1] - box.low[1]) / (box.high[1] - box.low[1])) * height - 0.5;
   const put = (i, j, points, shares) => {
     if (i < 0 || j < 0 || i >= width || j >= height) return;
-    corners.set(points, 3 * (j * width + i));
-    weights.set(shares, 3 * (j * width + i));
+    corners.set(points, 4 * (j * width + i));
+    weights.set(shares, 4 * (j * width + i));
   };
+  if (kind === "grid") fillGrid(places, box, width, height, put);
   if (kind === "dots") {
     const radius = Math.min(8, Math.max(2, 0.4 * Math.sqrt((width * height) / count)));
     for (let p = 0; p < count; p++)
       for (let i = Math.ceil(x(p) - radius); i <= x(p) + radius; i++)
         for (let j = Math.ceil(y(p) - radius); j <= y(p) + radius; j++)
-          if ((i - x(p)) ** 2 + (j - y(p)) ** 2 <= radius ** 2) put(i, j, [p, p, p], [1, 0, 0]);
+          if ((i - x(p)) ** 2 + (j - y(p)) ** 2 <= radius ** 2) put(i, j, [p, p, p, p], [1, 0, 0, 0]);
   }
   for (let t = 0; t < triangles.shape[0]; t++) fillTriangle(triangles.data.subarray(3 * t, 3 * t + 3), x, y, put);
   return { width, height, corners, weights };
 }
 
 const rasterOf = (drawing) => (drawing.kind === "curve" ? null : (drawing.raster ??= rasterise(drawing)));
+
+// Between the four corners of its cell every pixel is bilinear.
+function fillGrid({ data }, { low, high }, width, height, put) {
+  const lines = [0, 1].map((k) => [...new Set(data.filter((_, i) => i % 2 === k))].sort((a, b) => a - b));
+  const [columns, rows] = lines, at = lines.map((line) => new Map(line.map((value, k) => [value, k])));
+  const points = new Int32Array(columns.length * rows.length);
+  for (let p = 0; p < points.length; p++) points[at[0].get(data[2 * p]) * rows.length + at[1].get(data[2 * p + 1])] = p;
+  const cellOf = (line, value) => {
+    let k = 0;
+    while (k < line.length - 2 && line[k + 1] < value) k++;
+    const next = Math.min(k + 1, line.length - 1), size = line[next] - line[k];
+    return [k, next, size > 0 ? Math.min(1, Math.max(0, (value - line[k]) / size)) : 0];
+  };
+  const across = Array.from({ length: width }, (_, i) => cellOf(columns, low[0] + ((i + 0.5) / width) * (high[0] - low[0])));
+  for (let j = 0; j < height; j++) {
+    const [below, above, up] = cellOf(rows, high[1] - ((j + 0.5) / height) * (high[1] - low[1]));
+    across.forEach(([left, right, over], i) => put(i, j,
+      [left * rows.length + below, right * rows.length + below, left * rows.length + above, right * rows.length + above].map((k) => points[k]),
+      [(1 - over) * (1 - up), over * (1 - up), (1 - over) * up, over * up]));
+  }
+}
 
 function fillTriangle([a, b, c], x, y, put) {
   const [ax, ay, bx, by, cx, cy] = [x(a), y(a), x(b), y(b), x(c), y(c)];
@@ -48,20 +70,21 @@ function fillTriangle([a, b, c], x, y, put) {
     for (let j = Math.ceil(Math.min(ay, by, cy) - slack); j <= Math.max(ay, by, cy) + slack; j++) {
       const atB = ((i - ax) * (cy - ay) - (cx - ax) * (j - ay)) / area;
       const atC = ((bx - ax) * (j - ay) - (i - ax) * (by - ay)) / area;
-      if (atB >= -slack && atC >= -slack && atB + atC <= 1 + slack) put(i, j, [a, b, c], [1 - atB - atC, atB, atC]);
+      if (atB >= -slack && atC >= -slack && atB + atC <= 1 + slack) put(i, j, [a, b, c, c], [1 - atB - atC, atB, atC, 0]);
     }
 }
 
 // The colours of a field into `pixels`; where it has no value they are `none`.
 function paint({ corners, weights }, field, { low, high }, colours, none, pixels) {
   const factor = high > low ? 255 / (high - low) : 0;
-  for (let k = 0, at = 0; k < pixels.length; k++, at += 3) {
+  for (let k = 0, at = 0; k < pixels.length; k++, at += 4) {
     if (corners[at] < 0) {
       pixels[k] = 0;
       continue;
     }
     let value = weights[at] * field[corners[at]];
-    if (weights[at] !== 1) value += weights[at + 1] * field[corners[at + 1]] + weights[at + 2] * field[corners[at + 2]];
+    if (weights[at] !== 1)
+      for (let corner = at + 1; corner < at + 4; corner++) value += weights[corner] * field[corners[corner]];
     const place = factor ? (value - low) * factor : 128;
     // Neither below 0 nor above it: not a number.
     pixels[k] = value - value === 0 ? colours[place < 0 ? 0 : place > 255 ? 255 : (place + 0.5) | 0] : none;
@@ -89,7 +112,8 @@ const element = (name, className = "", text = "") =>
   Object.assign(document.createElement(name), { className, textContent: text });
 const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-// A picture in a figure. draw(fields, range, words): the first field in colours, or all of them as curves.
+// A picture in a figure. draw(fields, range, words): the first field in colours, or all of them as curves, with the
+// half width `band` of an interval around the first.
 function makePicture(figure, drawing, colours, onResize) {
   const canvas = element("canvas"), context = canvas.getContext("2d"), raster = rasterOf(drawing);
   canvas.tabIndex = 0;
@@ -106,10 +130,11 @@ function makePicture(figure, drawing, colours, onResize) {
     onResize();
   }).observe(canvas);
 
-  function draw(fields, range, { title, empty, probe }) {
+  function draw(fields, range, { title, empty, probe, band }) {
     plot = layOut(canvas, context, width || (width = canvas.clientWidth || 320), drawing.box, raster ? null : roomy(range));
     if (raster) image.show(context, plot, fields[0].values, range);
     drawAxes(context, plot, drawing.axes);
+    if (!raster && band) drawBand(context, plot, drawing.places.data, order, fields[0].values, band);
     if (!raster) fields.forEach((field, k) => drawCurve(context, plot, drawing.places.data, order, field.values, k));
     if (legend) describe(legend, fields);
     const hasValues = range.low <= range.high;
@@ -217,6 +242,21 @@ function drawCurve(context, plot, x, order, field, index) {
     isDown = isValue;
   }
   context.stroke();
+  context.restore();
+}
+
+function drawBand(context, plot, x, order, field, half) {
+  const edge = (p, sign) => context.lineTo(plot.toX(x[p]), plot.toY(field[p] + sign * half[p]));
+  context.save();
+  context.beginPath();
+  context.rect(plot.left, plot.top, plot.width, plot.height);
+  context.clip();
+  context.beginPath();
+  for (const p of order) edge(p, 1);
+  for (const p of [...order].reverse()) edge(p, -1);
+  context.globalAlpha = 0.25;
+  context.fillStyle = ink("curve");
+  context.fill();
   context.restore();
 }
 
