@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import json
+import os
 import shutil
 import signal
 from collections.abc import Generator, Iterator
@@ -21,6 +22,8 @@ from trunkfirst.cli import train
 from trunkfirst.cli.commands import main
 from trunkfirst.data.read_write import write_data
 
+# Nothing is written to the user's cache folder, by other processes neither.
+os.environ["TRUNKFIRST_PROGRAM_CACHE"] = "off"
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Tests compile much and compute little.
 jax.config.update("jax_disable_most_optimizations", True)

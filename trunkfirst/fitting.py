@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .auto import choose
+from .cache import cached_programs
 from .checkpoints import is_keeping_checkpoints
 from .clock import Clock
 from .data.operator_data import OperatorData
@@ -77,6 +78,7 @@ class FitResult(Trained):
     __repr__ = Trained.__repr__
 
 
+@cached_programs()
 def train(
     method: AbstractMethod,
     data: RunData,
@@ -122,7 +124,7 @@ def train(
         except KeyboardInterrupt:
             if is_keeping_checkpoints() or not handed_over:
                 raise
-            warnings.warn("interrupted: this is the best operator found so far", UserWarning, stacklevel=3)
+            warnings.warn("interrupted: this is the best operator found so far", UserWarning, stacklevel=4)
             chosen, status = handed_over[-1], "interrupted"
     final = chosen.method if on_chosen is None else on_chosen(chosen)
     same = fitted[0] if fitted and fitted[0].method == final and trunk_result is None else None
@@ -169,6 +171,7 @@ def _finish(
 
 
 @memory_in_words()
+@cached_programs()
 def fit_method(
     data: AnyData | ShardedData,
     method: AbstractMethod,
