@@ -53,7 +53,7 @@ class EncodedData:
     fields: AbstractFields
     inputs: Float[AnyArray, "samples features"]
     layout: InputLayout
-    sample_weights: Float[Array, " samples"] | None
+    sample_weights: Float[np.ndarray, " samples"] | None
     dtype: np.dtype
     # of the operator
     encoder: AbstractEncoder
@@ -77,7 +77,7 @@ class EncodedData:
 
     def fit_branch(self, branch: AbstractRegressor, basis: Basis, **options: Any) -> Regression:
         """Step 2: the coefficients of all channels of a sample, next to each other, from the encoded inputs."""
-        targets = jnp.asarray(basis.targets.reshape(len(self.inputs), -1), self.dtype)
+        targets = basis.targets.reshape(len(self.inputs), -1).astype(self.dtype)
         unit = basis.loss_unit
         layout = self.layout_with(basis)
         return branch.fit(self.inputs, targets, self.sample_weights, layout=layout, loss_unit=unit, **options)
@@ -114,7 +114,7 @@ def encode(data: AnyData, method: Encodings, dtype: np.dtype) -> EncodedData:
         fields=dc.replace(fields, inputs=inputs) if isinstance(fields, Fields) else fields,
         inputs=inputs,
         layout=input_layout(data, encoder),
-        sample_weights=None if rows is None else jnp.asarray(rows.mean(axis=1), dtype),
+        sample_weights=None if rows is None else rows.mean(axis=1).astype(dtype),
         dtype=dtype,
         encoder=encoder,
         coordinates=coordinates,

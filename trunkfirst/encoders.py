@@ -9,31 +9,25 @@ import dataclasses as dc
 import itertools
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 from pydantic import BeforeValidator
 
 from .basis_inputs import Interval, checked_interval, coefficient_matrix
 from .data.array_checks import unit_of
 from .data.scattered_data import AnyData, ScatteredData
+from .device_arrays import AnyArray as AnyArray, to_device
 from .errors import DataError, SettingError, UnknownNameError
 from .input_directions import best_powers, input_modes, leading_coefficients
 from .linear.blocked_qr import one_blas_thread
 from .settings import Field, OneOf, kind_field, record
 
 _Module = TypeVar("_Module", bound=eqx.Module)
-
-# Of modules that compute with NumPy on NumPy arrays, which compiles nothing, and with JAX on JAX arrays. Which of
-# them comes out a type checker cannot know; the tests check that it is an array.
-if TYPE_CHECKING:
-    AnyArray: TypeAlias = Any
-else:
-    AnyArray = Array | np.ndarray
 
 # Of positive numbers; numpy or jax.numpy is passed as an argument.
 ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
@@ -55,7 +49,7 @@ def is_inexact(leaf: Any) -> bool:
 
 def to_jax(module: _Module) -> _Module:
     """The same module with JAX arrays in place of NumPy arrays."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, module)
+    return jax.tree.map(lambda leaf: to_device(leaf) if isinstance(leaf, np.ndarray) else leaf, module)
 
 
 class AbstractEncoder(eqx.Module):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -21,6 +20,7 @@ from .clock import Clock
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
+from .device_arrays import seed_key
 from .distributed.mesh import use_devices
 from .errors import DivergedError
 from .evaluation import Evaluation, evaluate, kernel_baseline, predict_at
@@ -184,7 +184,7 @@ def fit_method(
 ) -> Trained:
     """Train a method with nothing left open on training samples, with double precision inside and nowhere else."""
     with use_devices(devices), jax.enable_x64(True):
-        key = jr.key(int(key)) if isinstance(key, int | np.integer) else key
+        key = seed_key(int(key)) if isinstance(key, int | np.integer) else key
         trained = method.fit(data, key=key, on_step=on_step, trunk_result=trunk_result)
     if throw and trained.status == "diverged":
         bad = next(step for step in trained.history if not math.isfinite(step.loss))

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from .array_checks import unit_of
+from .array_checks import sample_blocks, unit_of
 from .scattered_data import AnyData
 
 # Below this share of the mean square a field is zero.
@@ -35,7 +35,12 @@ def output_units(data: AnyData) -> Float[np.ndarray, "..."]:
 
 def mean_squares(data: AnyData, unit: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """The mean square of the outputs in these units, of each channel where there are several."""
-    return np.asarray(np.nanmean((data.outputs / unit) ** 2, axis=(0, 1)))
+    squares, count = 0.0, 0.0
+    for block in sample_blocks(data.outputs.shape):
+        values = data.outputs[block] / unit
+        squares = squares + np.nansum(values**2, axis=(0, 1))
+        count = count + np.sum(~np.isnan(values), axis=(0, 1))
+    return np.asarray(squares / count)
 
 
 def unscaled_weights(
@@ -48,7 +53,9 @@ def unscaled_weights(
     weights = np.repeat(weights[:, None], data.channels, axis=1)
     if usual is None:
         return weights
-    squares = np.nanmean((data.outputs / unit) ** 2, axis=1).reshape(data.samples, -1)
+    blocks = sample_blocks(data.outputs.shape)
+    squares = np.concatenate([np.nanmean((data.outputs[block] / unit) ** 2, axis=1) for block in blocks])
+    squares = squares.reshape(data.samples, -1)
     sizes = np.broadcast_to(usual, squares.shape)
     # A field of zeros has no relative error; it counts like one of the usual size.
     is_zero = squares <= _ZERO * sizes
