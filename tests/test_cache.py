@@ -105,7 +105,7 @@ def test_other_machines_use_other_folders(name: str, folder: Path, monkeypatch: 
         monkeypatch.setattr(cache, "_CPU_INFO", folder / "cpuinfo")
         (folder / "cpuinfo").write_text("model name : A\nflags : sse avx\n")
     elif name == "jaxlib":
-        monkeypatch.setattr("jaxlib.__version__", "0.0.1")
+        monkeypatch.setattr("jaxlib.version.__version__", "0.0.1")
     else:
         monkeypatch.setenv(name, "7")
     assert program_folder() not in (before, None)

@@ -84,12 +84,12 @@ def clear_programs() -> int:
 def _machine() -> str:
     """A digest of what compiled programs depend on besides their source, which JAX takes care of."""
     import jax
-    import jaxlib
+    from jaxlib import version
 
     # The number of threads decides how loops are divided.
     threads = os.environ.get("NPROC"), len(os.sched_getaffinity(0))
     flags = os.environ.get("XLA_FLAGS"), platform.machine(), os.getuid()
-    text = repr((_processor(), jax.__version__, jaxlib.__version__, flags, threads))
+    text = repr((_processor(), jax.__version__, version.__version__, flags, threads))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

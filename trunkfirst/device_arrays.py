@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import jax.random as jr
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, PRNGKeyArray
 
 # Of modules that compute with NumPy on NumPy arrays, which compiles nothing, and with JAX on JAX arrays. Which of
@@ -33,7 +34,7 @@ def to_device(array: Any, dtype: Any = None) -> Array:
 def seed_key(seed: int) -> PRNGKeyArray:
     """`jr.key(seed)`."""
     words = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
-    return jr.wrap_key_data(words, impl="threefry2x32")
+    return jr.wrap_key_data(to_device(words), impl="threefry2x32")
 
 
 def split_key(key: PRNGKeyArray, count: int) -> tuple[PRNGKeyArray, ...]:
@@ -43,7 +44,7 @@ def split_key(key: PRNGKeyArray, count: int) -> tuple[PRNGKeyArray, ...]:
 
 def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Any:
     """`jr.normal(key, shape, dtype)` on the host: the first of a number that many shapes share."""
-    if isinstance(key, jax.core.Tracer):
+    if isinstance(key, Tracer):
         return jr.normal(key, shape, dtype)
     size = math.prod(shape)
     return np.asarray(_normal(key, _rounded_up(size, _FEWEST_NUMBERS), np.dtype(dtype)))[:size].reshape(shape)

@@ -349,7 +349,7 @@ def _plain(leaf: Array) -> np.ndarray:
 
 def _typed(array: np.ndarray, like: Any) -> Array:
     if _is_key(like):
-        return jr.wrap_key_data(array)
+        return jr.wrap_key_data(to_device(array))
     if (array.shape, array.dtype) != (like.shape, like.dtype):
         raise CorruptFileError(
             f"a checkpoint holds an array of shape {array.shape} and type {array.dtype} where {like.shape} and "

@@ -248,7 +248,7 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
         """The last layer solved for again, on all samples."""
         features = _without_last_layer(branch)
 
-        def blocks() -> Iterator[tuple[Array, Array]]:
+        def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
             for inputs, targets, weights in rows.blocks():
                 roots = jnp.sqrt(weights)
                 Phi, B = HiddenFeatures(inputs, roots)(features), targets * roots[:, None]
