@@ -318,9 +318,13 @@ def trunk_limit(outputs: Outputs, width: int) -> float:
     def centred() -> Iterator[Rows]:
         return (outputs[b] - outputs[b].mean(axis=1, keepdims=True) for b in sample_blocks(outputs.shape))
 
-    with one_blas_thread():
-        small = _sketch(centred, outputs.shape)
-    s = _singular_values(np.concatenate(list(centred())) if small is None else small)
+    if len(outputs) > 2 * outputs.shape[1]:
+        factor = RowFactor(outputs.shape[1])
+        for rows in centred():
+            factor.add(rows)
+        s = np.linalg.norm(factor.finish().factor, axis=1)
+    else:
+        s = _singular_values(np.concatenate(list(centred())))
     rounding = _ROUNDING * _mean_square(outputs)
     return max(float(np.sum(s[width:] ** 2)) / outputs.size, rounding)
 
