@@ -5,6 +5,8 @@
 5.1: step 1 until its trunk loss is 2.11e-7. 5.2 and 5.3: complete runs until the test error is 4.14e-4 and 2.9e-4.
 Adam on the trunk loss is one run, stopped when it is there. Everything else is run from scratch with more and more
 iterations (--growth), and the first run that is there counts: its time, not that of the runs before it.
+
+Every run compiles anew. With TRUNKFIRST_PROGRAM_CACHE=on and a second call compiled programs are read.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import numpy as np
 from _common import PAPER_PROBLEMS, Stopwatch, Table, draw_curves, make_run_config, options_for, publish
 from _two_step import prepared_data, run_share, shorten
 
+from trunkfirst.cache import cached_programs
 from trunkfirst.encode import encode
 from trunkfirst.method import named_key
 from trunkfirst.records import LogEntry
@@ -150,7 +153,7 @@ def fit_trunk(
     data = prepared_data(preset, problem).train
     method: Any = config.method
     jax.clear_caches()
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), cached_programs():
         fields = encode(data, method, DTYPE).fields
         watch = Stopwatch(options.clock)
         key = named_key(jr.key(0), "trunk")

@@ -7,6 +7,7 @@ import contextlib
 import html
 import importlib
 import json
+import os
 import shutil
 import signal
 import sys
@@ -22,6 +23,8 @@ from own_problems import OPTIONS, Call, antiderivative
 from trunkfirst.cli import console, run_command as main
 from trunkfirst.data.read_write import write_data
 
+# Nothing is written to the user's cache folder, by other processes neither.
+os.environ["TRUNKFIRST_PROGRAM_CACHE"] = "off"
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Tests compile much and compute little.
 jax.config.update("jax_disable_most_optimizations", True)

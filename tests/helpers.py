@@ -3,7 +3,8 @@
 import dataclasses as dc
 import functools as ft
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -168,3 +169,23 @@ def network_of(part: Any) -> Perceptron:
     """The network of the trunk of an operator or of step 1."""
     assert isinstance(part.trunk, Trunk)
     return part.trunk.network
+
+
+# -- compiled programs
+
+
+@contextmanager
+def compilations() -> Generator[list[str]]:
+    """The names of programs that are compiled meanwhile."""
+    found: list[str] = []
+
+    def listen(event: str, duration: float, **options: Any) -> None:
+        del duration
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(str(options.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

@@ -151,9 +151,10 @@ def test_the_last_layer_sees_all_samples(tmp_path: Path, monkeypatch: pytest.Mon
 def test_ridge_in_blocks():
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
-        Phi, B = (jnp.asarray(rng.normal(size=(50, n))) for n in (7, 3))
+        Phi, B = (rng.normal(size=(50, n)) for n in (7, 3))
         blocks: Callable[[], Any] = lambda: ((Phi[i : i + 9], B[i : i + 9]) for i in range(0, 50, 9))  # noqa: E731
-        np.testing.assert_allclose(solve_ridge_in_blocks(blocks, 0.1), solve_ridge(Phi, B, 0.1), rtol=1e-10)
+        expected = solve_ridge(jnp.asarray(Phi), jnp.asarray(B), 0.1)
+        np.testing.assert_allclose(solve_ridge_in_blocks(blocks, 0.1), expected, rtol=1e-10)
 
 
 def test_samples_that_are_left_out_play_no_part(tmp_path: Path):

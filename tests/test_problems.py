@@ -13,7 +13,7 @@ import pytest
 from trunkfirst.errors import SolveError, UnknownNameError, ValueRangeError
 from trunkfirst.problems import generate
 from trunkfirst.problems.discontinuous_conductivity import DiscontinuousConductivity
-from trunkfirst.problems.generate import cache_folder, get_problem, make_data, problem_names
+from trunkfirst.problems.generate import get_problem, make_data, problem_names
 from trunkfirst.problems.nonlinear_problems import MultipleInputs, NonlinearConductivity
 
 CLASSES = {c.name: c for c in (NonlinearConductivity, DiscontinuousConductivity, MultipleInputs)}
@@ -279,23 +279,6 @@ def test_script_without_main_guard_and_no_jax(tmp_path: Path):
     run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert run.stdout.splitlines() == ["start of the script", "end of the script 126"], run.stderr
     assert run.stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("argument", "variables", "expected"),
-    [
-        ("there", {"TRUNKFIRST_CACHE": "/a"}, "there"),
-        (None, {"TRUNKFIRST_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
-        (None, {"XDG_CACHE_HOME": "/b"}, "/b/trunkfirst"),
-        (None, {"HOME": "/c"}, "/c/.cache/trunkfirst"),
-    ],
-)
-def test_cache_folder(argument, variables, expected, monkeypatch: pytest.MonkeyPatch):
-    for name in ("TRUNKFIRST_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert cache_folder(argument) == Path(expected)
 
 
 # ---- random points

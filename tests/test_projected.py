@@ -112,7 +112,7 @@ def test_a_weight_of_two_is_a_sample_given_twice():
         values = []
         for part in (twice, weighted):
             problem = separable(part, 0.0)
-            values.append(float(problem.value(Searched(network, False))) * problem.scale)
+            values.append(float(problem.value(Searched(network, False))) * float(problem.scale))
     # Weights have the mean 1, so that sums differ by their sum.
     assert values[1] * 21 / 20 == pytest.approx(values[0], rel=1e-9)
 

@@ -2,15 +2,13 @@
 
 import dataclasses as dc
 import functools as ft
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.random as jr
 import numpy as np
 import pytest
+from helpers import compilations
 from own_problems import antiderivative
 
 import trunkfirst
@@ -161,25 +159,7 @@ def test_a_part_has_no_say_in_what_predicts_it():
     np.testing.assert_allclose(one, other, rtol=1e-8)
 
 
-@contextmanager
-def compilations() -> Generator[list[str]]:
-    """Programs that are compiled meanwhile."""
-    found: list[str] = []
-
-    def listen(event: str, duration: float, **_: Any) -> None:
-        del duration
-        if event == "/jax/core/compile/backend_compile_duration":
-            found.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield found
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-
-
 def test_closed_forms_compile_nothing():
-    jr.key(0)
     with compilations() as compiled:
         for make in (antiderivative, nonlinear):
             parts = split_data(make(17), DataSettings())

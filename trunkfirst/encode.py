@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
@@ -51,7 +51,7 @@ class EncodedData:
     fields: AbstractFields
     inputs: Float[AnyArray, "samples features"]
     layout: InputLayout
-    sample_weights: Float[Array, " samples"] | None
+    sample_weights: Float[np.ndarray, " samples"] | None
     dtype: np.dtype
     # of the operator
     encoder: AbstractEncoder
@@ -89,8 +89,7 @@ class EncodedData:
             found = self._with_images(targets, layout, images)
             inputs, targets = encoded(self.encoder, found.inputs, self.dtype), found.targets
             weights = None if weights is None else weights[found.rows]
-        targets = jnp.asarray(targets, self.dtype)
-        return branch.fit(inputs, targets, weights, layout=layout, loss_unit=unit, **options)
+        return branch.fit(inputs, targets.astype(self.dtype), weights, layout=layout, loss_unit=unit, **options)
 
     def _with_images(self, targets: np.ndarray, layout: InputLayout, most: int) -> WithImages:
         if self.raw_inputs is None or layout.grid is None or layout.basis is None:
@@ -122,7 +121,7 @@ def encode(data: AnyData, method: Encodings, dtype: np.dtype) -> EncodedData:
         fields=dc.replace(fields, inputs=inputs) if isinstance(fields, Fields) else fields,
         inputs=inputs,
         layout=input_layout(data, encoder),
-        sample_weights=None if rows is None else jnp.asarray(rows.mean(axis=1), dtype),
+        sample_weights=None if rows is None else rows.mean(axis=1).astype(dtype),
         dtype=dtype,
         encoder=encoder,
         coordinates=coordinates,

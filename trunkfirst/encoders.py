@@ -6,7 +6,7 @@ The records in inputs.py say which one to use; their `fit` returns it.
 import itertools
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -14,16 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .device_arrays import AnyArray as AnyArray, to_device
 from .errors import UnknownNameError
 
 _Module = TypeVar("_Module", bound=eqx.Module)
-
-# Of modules that compute with NumPy on NumPy arrays, which compiles nothing, and with JAX on JAX arrays. Which of
-# them comes out a type checker cannot know; the tests check that it is an array.
-if TYPE_CHECKING:
-    AnyArray: TypeAlias = Any
-else:
-    AnyArray = Array | np.ndarray
 
 # Of positive numbers; numpy or jax.numpy is passed as an argument.
 ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
@@ -45,7 +39,7 @@ def is_inexact(leaf: Any) -> bool:
 
 def to_jax(module: _Module) -> _Module:
     """The same module with JAX arrays in place of NumPy arrays."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, module)
+    return jax.tree.map(lambda leaf: to_device(leaf) if isinstance(leaf, np.ndarray) else leaf, module)
 
 
 class AbstractEncoder(eqx.Module):

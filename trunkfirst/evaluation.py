@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -13,6 +12,7 @@ from .data.array_checks import unit_of
 from .data.data_display import html_table
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, ScatteredData, relative_weights
+from .device_arrays import seed_key
 from .encode import make_fields
 from .encoders import AbstractEncoder, Identity
 from .fields import Fields, functions_of, trunk_values
@@ -166,13 +166,13 @@ def conditional_optimum(operator: Operator, data: AnyData) -> Outputs:
     """
     with jax.enable_x64(operator.dtype == np.float64):
         fields = make_fields(data, operator.trunk.encoder, operator.output, None)
+        if isinstance(fields, Fields) and not operator.trunk.depends_on_input:
+            return _physical(operator, _projected(_basis_at(operator, fields.points), fields), data)
         features = operator.features(inputs_of(data))
         if isinstance(fields, ScatteredFields):
             coefficients = _scattered_least_squares(operator, fields, features).reshape(data.samples, -1)
             return operator.scattered_fields(coefficients, np.nan_to_num(data.points), features)
         assert isinstance(fields, Fields)
-        if not operator.trunk.depends_on_input:
-            return _physical(operator, _projected(_basis_at(operator, fields.points), fields), data)
         each = [
             _projected(_basis_at(operator, fields.points, features[sample : sample + 1]), fields.of_sample(sample))
             for sample in range(data.samples)
@@ -239,11 +239,10 @@ def kernel_baseline(train: OperatorData, test: OperatorData, encoder: AbstractEn
     scale = np.where(scale > 0, scale, 1.0)
     outputs = (train.outputs / scale).reshape(train.samples, -1)
     modes = principal_directions(outputs * np.sqrt(weights)[:, None], tolerance=1e-12)
-    with jax.enable_x64(True):
-        inputs, test_inputs = (encoder(jnp.asarray(part.flat_inputs, jnp.float64)) for part in (train, test))
-        targets = jnp.asarray(outputs @ modes.T)
-        regression = Kernel().fit(inputs, targets, jnp.asarray(weights), key=jr.key(0))
-        coefficients = np.asarray(regression.branch(test_inputs))
+    on_host = jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, encoder)
+    inputs, test_inputs = (on_host(np.asarray(part.flat_inputs, np.float64)) for part in (train, test))
+    regression = Kernel().fit(inputs, outputs @ modes.T, weights, key=seed_key(0))
+    coefficients = np.asarray(regression.branch(test_inputs))
     predictions = (coefficients @ modes).reshape(test.outputs.shape) * scale
     return float(_field_errors(predictions, test.outputs, test).mean())
 

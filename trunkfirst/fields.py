@@ -6,6 +6,7 @@ at points of their own.
 
 import abc
 import dataclasses as dc
+import functools as ft
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,14 +16,26 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .data.array_checks import evenly
+from .data.array_checks import evenly, sample_blocks
+from .device_arrays import to_device
 from .distributed.mesh import shard_rows
 from .distributed.processes import process_shard
 from .linear.blocked_qr import row_blocks
-from .linear.low_rank import compress, is_limited_by_network, leverage_sample, trunk_limit, trunk_limit_bounds
+from .linear.low_rank import (
+    is_limited_by_network,
+    leverage_sample,
+    thin_factor,
+    trunk_limit,
+    trunk_limit_bounds,
+)
 from .linear.orthonormalise import AbstractOrthonormaliser, Orthonormal, orthonormal_already
 from .minimisers.loop import AbstractObjective, Status
-from .minimisers.separable import AbstractFeatures, SeparableProblem, solve_ridge, solve_ridge_in_blocks
+from .minimisers.separable import (
+    AbstractFeatures,
+    SeparableProblem,
+    solve_ridge_in_blocks,
+    solve_ridge_on_host,
+)
 from .networks.layers import AbstractFunctions, Modes, Perceptron, Trunk, rounded
 from .records import LogEntry
 
@@ -147,10 +160,12 @@ class Fields(AbstractFields):
 
     def weighted_outputs(self) -> Float[np.ndarray, "rows points"]:
         """The outputs, or their factor, with the roots of all weights in them."""
-        if self.factor is not None:
-            return self.factor
+        return np.concatenate(list(self._weighted_blocks())) if self.factor is None else self.factor
+
+    def _weighted_blocks(self) -> Iterator[Float[np.ndarray, "some points"]]:
         roots = np.sqrt(mean_one(self.point_weights, len(self.points)))
-        return self.outputs * roots * np.sqrt(mean_one(self.sample_weights, self.rows))[:, None]
+        samples = np.sqrt(mean_one(self.sample_weights, self.rows))[:, None]
+        return (self.outputs[block] * roots * samples[block] for block in sample_blocks(self.outputs.shape))
 
     def problem(self, dtype: np.dtype, *, floats_per_point: int = 0) -> Callable[..., AbstractObjective]:
         """With the thin factor of the outputs, so that its cost does not depend on the number of samples.
@@ -159,7 +174,7 @@ class Fields(AbstractFields):
         """
         roots = np.sqrt(mean_one(self.point_weights, len(self.points)))
         points = self.points
-        factor = compress(self.weighted_outputs()).factor if self.factor is None else self.factor
+        factor = thin_factor(self._weighted_blocks, self.outputs.shape) if self.factor is None else self.factor
         if len(points) * floats_per_point > _MAX_NUMBERS:
             drawn, times = leverage_sample(factor, roots**2, _MAX_NUMBERS // floats_per_point)
             points, roots, factor = points[drawn], roots[drawn] * np.sqrt(times), factor[:, drawn] * np.sqrt(times)
@@ -171,19 +186,20 @@ class Fields(AbstractFields):
 
     def solve(self, trunk: AbstractFunctions, ridge: float) -> Float[np.ndarray, "rows functions"]:
         dtype, points = trunk.dtype, self.points_of(trunk)
-        roots = np.sqrt(mean_one(self.point_weights, len(points)))
-
-        def rows(block: slice) -> tuple[Array, Array]:
-            root = jnp.asarray(roots[block], dtype)[:, None]
-            Phi = jnp.asarray(trunk_values(trunk, points[block], dtype))
-            return Phi * root, jnp.asarray(self.outputs[:, block], dtype).T * root
-
+        roots = np.sqrt(mean_one(self.point_weights, len(points))).astype(dtype)[:, None]
         blocks = row_blocks(len(points))
-        if len(blocks) == 1:
-            return np.asarray(_solve(*rows(blocks[0]), ridge)).T
-        part, parts = process_shard()
-        own = blocks[part::parts] or [slice(0, 0)]
-        return np.asarray(solve_ridge_in_blocks(lambda: map(rows, own), ridge)).T
+
+        def rows(block: slice) -> tuple[np.ndarray, np.ndarray]:
+            outputs = self.outputs[:, block].T.astype(dtype)
+            return trunk_values(trunk, points[block], dtype) * roots[block], outputs * roots[block]
+
+        if len(blocks) > 1:
+            part, parts = process_shard()
+            own = blocks[part::parts] or [slice(0, 0)]
+            return solve_ridge_in_blocks(lambda: map(rows, own), ridge).T
+        Phi = trunk_values(trunk, points, dtype) * roots
+        weighted = (self.outputs[some].T.astype(dtype) * roots for some in sample_blocks(self.outputs.shape))
+        return np.concatenate([solve_ridge_on_host(Phi, outputs, ridge).T for outputs in weighted])
 
     def functions_by_sample(
         self, trunk: AbstractFunctions, samples: Int[np.ndarray, " some"] | None = None
@@ -265,9 +281,10 @@ def trunk_values(
 ) -> Float[np.ndarray, "points functions"]:
     """Phi at all points, a block of points at a time, so that hidden layers never cover all of them."""
     values = np.empty((len(points), trunk.count), dtype)
+    evaluate = ft.partial(_evaluate, trunk) if isinstance(trunk, Trunk) else trunk
     for block in row_blocks(len(points)):
         part = points[block]
-        values[block] = trunk.values(part) if isinstance(trunk, Modes) else trunk(jnp.asarray(part, dtype))
+        values[block] = trunk.values(part) if isinstance(trunk, Modes) else evaluate(to_device(part, dtype))
     return values
 
 
@@ -280,10 +297,10 @@ class TrunkFeatures(AbstractFeatures):
 
     points: Float[Array, "points coordinates"]
     root_weights: Float[Array, " points"]
-    rounding: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
+    rounding: Float[Array, ""] = eqx.field(converter=to_device, default=0.0)
 
     def __call__(self, parameters: "Searched") -> Float[Array, "rows columns"]:
-        functions = parameters(self.points, self.rounding)
+        functions = parameters(self.points, self.rounding.astype(self.points.dtype))
         ones = jnp.ones((len(self.points), 1), functions.dtype)
         return jnp.concatenate([ones, functions], axis=1) * self.root_weights[:, None]
 
@@ -323,8 +340,7 @@ def plain_loss(
     p: float,
 ) -> float:
     """Mean of |error|^p without weights: what is reported, whatever was minimised."""
-    rows = [slice(begin, begin + 4096) for begin in range(0, len(outputs), 4096)]
-    blocks = itertools.product(row_blocks(len(features)), rows)
+    blocks = itertools.product(row_blocks(len(features)), sample_blocks(outputs.shape))
     sums = [np.sum(np.abs(coefficients[k] @ features[i].T - outputs[k, i]) ** p) for i, k in blocks]
     return float(np.sum(sums)) / outputs.size
 
@@ -337,12 +353,11 @@ def hidden_layers(network: Perceptron) -> Perceptron:
 def with_identity_output(layers: Perceptron, like: Trunk) -> Trunk:
     """A trunk of the same architecture whose output layer is the identity on the hidden functions, then zeros."""
     last = like.network.weights[-1]
-    W = jnp.eye(*last.shape, dtype=last.dtype)
-    b = jnp.zeros_like(like.network.biases[-1])
+    W, b = to_device(np.eye(*last.shape, dtype=last.dtype)), to_device(np.zeros(len(last), last.dtype))
     return Trunk(Perceptron((*layers.weights, W), (*layers.biases, b), layers.activation))
 
 
-_solve = eqx.filter_jit(solve_ridge)
+_evaluate = eqx.filter_jit(Trunk.__call__)
 
 
 @eqx.filter_jit

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .auto import choose
+from .cache import cached_programs
 from .checkpoints import is_keeping_checkpoints
 from .clock import Clock
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
+from .device_arrays import seed_key
 from .distributed.mesh import use_devices
 from .errors import DivergedError
 from .evaluation import Evaluation, evaluate, kernel_baseline, predict_at
@@ -85,6 +86,7 @@ class FitResult(Trained):
     __repr__ = Trained.__repr__
 
 
+@cached_programs()
 def train(
     method: AbstractMethod,
     data: RunData,
@@ -139,7 +141,7 @@ def train(
         except KeyboardInterrupt:
             if is_keeping_checkpoints() or not handed_over:
                 raise
-            warnings.warn("interrupted: this is the best operator found so far", UserWarning, stacklevel=3)
+            warnings.warn("interrupted: this is the best operator found so far", UserWarning, stacklevel=4)
             chosen, status = handed_over[-1], "interrupted"
     final = chosen.method if on_chosen is None else on_chosen(chosen)
     same = fitted[0] if fitted and fitted[0].method == final and trunk_result is None else None
@@ -201,6 +203,7 @@ def _size_in_words(operator: Operator, samples: int) -> str:
 
 
 @memory_in_words()
+@cached_programs()
 def fit_method(
     data: AnyData | ShardedData,
     method: AbstractMethod,
@@ -213,7 +216,7 @@ def fit_method(
 ) -> Trained:
     """Train a method with nothing left open on training samples, with double precision inside and nowhere else."""
     with use_devices(devices), jax.enable_x64(True):
-        key = jr.key(int(key)) if isinstance(key, int | np.integer) else key
+        key = seed_key(int(key)) if isinstance(key, int | np.integer) else key
         trained = method.fit(data, key=key, on_step=on_step, trunk_result=trunk_result)
     if throw and trained.status == "diverged":
         bad = next(step for step in trained.history if not math.isfinite(step.loss))

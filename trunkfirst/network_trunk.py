@@ -10,10 +10,10 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .device_arrays import split_key
 from .errors import UsageError
 from .fields import AbstractFields, Fields, Searched, TrunkResult, searched, with_identity_output
 from .losses import FreeCoefficients, make_loss
@@ -70,8 +70,8 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
         if not isinstance(fields, Fields) and self.p != 2:
             raise UsageError("samples at points of their own need p = 2")
         start = time.perf_counter()
-        begin, run = jr.split(key)
-        trunks = [self.make(fields, dtype=dtype, key=k) for k in jr.split(begin, self.starts)]
+        begin, run = split_key(key, 2)
+        trunks = [self.make(fields, dtype=dtype, key=k) for k in split_key(begin, self.starts)]
         result = self._search(fields, trunks, dtype, run, on_step)
         searched: Searched = result.parameters
         trunk = (
@@ -243,7 +243,7 @@ class SeparateTrunks(AbstractTrunk):
     ) -> TrunkResult:
         if fields.channels is None or self.each.p != 2:
             raise UsageError("separate trunks need several output channels and p = 2")
-        keys = jr.split(key, fields.channels)
+        keys = split_key(key, fields.channels)
         parts = [
             self.each.fit(fields.only(channel), dtype=dtype, key=own, on_step=on_step)
             for channel, own in enumerate(keys)

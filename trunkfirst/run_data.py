@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from .data.join_samples import joined
+from .data.operator_data import OperatorData
 from .data.read_write import read_data
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
@@ -118,10 +119,11 @@ class RunData:
             "test": test,
         }
 
-    @property
+    @ft.cached_property
     def train(self) -> AnyData:
-        """Samples that choose and train; where `whole` has them all, some of those."""
-        return self.data.take(self.split.train)
+        """Samples that choose and train, without reference; where `whole` has them all, some of those."""
+        plain = dc.replace(self.data, reference_outputs=None) if isinstance(self.data, OperatorData) else self.data
+        return plain.take(self.split.train)
 
     @property
     def validation(self) -> AnyData | None:

@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Float, Int
 
 from .candidates import Candidate
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
+from .device_arrays import seed_key
 from .encode import encoded, input_layout
 from .evaluation import Evaluation, evaluate
 from .fields import TrunkResult
@@ -28,7 +27,7 @@ from .minimisers.loop import OnStep, raise_if_interrupted
 from .modes import ModesTrunk
 from .networks.operator import Operator
 from .outputs import Output, OutputMap, raw_outputs
-from .regressors.base import AbstractRegressor
+from .regressors.base import AbstractRegressor, values_in_blocks
 from .two_step import TwoStep
 
 FOLDS = 5
@@ -226,7 +225,7 @@ class _Fold:
             targets,
             self._weights(candidate.weights == "relative"),
             layout=input_layout(self.train, encoder),
-            key=jr.key(seed),
+            key=seed_key(seed),
         )
 
         def predict(inputs: np.ndarray) -> Coordinates:
@@ -275,15 +274,13 @@ def _trained(
     sizes = np.sqrt(np.mean(targets**2, axis=(0, 1)))
     count = max(int((sizes > _NETWORK_MODES * np.linalg.norm(sizes)).sum()), 1)
     coefficients = targets[..., :count].reshape(samples, -1)
-    weighted = None if weights is None else jnp.asarray(weights)
     with jax.enable_x64(True):
-        found = branch.fit(jnp.asarray(inputs), jnp.asarray(coefficients), weighted, **options)
+        found = branch.fit(inputs, coefficients, weights, **options)
     raise_if_interrupted(found.status)  # a trial that was cut short says nothing
-    fitted = found.branch
 
     def predict(others: np.ndarray) -> np.ndarray:
         with jax.enable_x64(True):
-            leading = np.asarray(fitted(jnp.asarray(others))).reshape(-1, channels, count)
+            leading = values_in_blocks(found.branch, others).reshape(-1, channels, count)
         return np.concatenate([leading, np.zeros((*leading.shape[:2], modes - count))], axis=2)
 
     return predict
@@ -417,7 +414,7 @@ class TrainedTrunk:
         on_step = None if self.is_complete(candidate) else self._on_step
         with jax.enable_x64(True):
             known = self._step1.get(seen)
-            found = method.fit(self._rest(part), key=jr.key(self._seed), on_step=on_step, trunk_result=known)
+            found = method.fit(self._rest(part), key=seed_key(self._seed), on_step=on_step, trunk_result=known)
         raise_if_interrupted(found.status)
         assert found.trunk_result is not None
         self._step1[seen] = found.trunk_result

@@ -3,13 +3,13 @@
 import dataclasses as dc
 from typing import Annotated, Any, Literal
 
-import jax.numpy as jnp
 import numpy as np
 import pydantic
 from jaxtyping import PRNGKeyArray
 
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
+from .device_arrays import to_device
 from .encode import EncodedData, encode
 from .errors import UsageError
 from .fields import Basis, TrunkResult
@@ -117,7 +117,7 @@ def _assemble(
     """The operator of both steps, and what was measured."""
     if step1.limits is None:
         step1 = dc.replace(step1, limits=encoded.fields.limits(step1.trunk, step1.p))
-    transform = None if basis.transform is None else jnp.asarray(basis.transform, encoded.dtype)
+    transform = None if basis.transform is None else to_device(basis.transform, encoded.dtype)
     return Trained(
         make_operator(encoded, step2.branch, step1.trunk, transform),
         worst_status(step1.status, step2.status),

@@ -294,29 +294,36 @@ def serve(
     return 0
 
 
-def doctor(json: Json = False, quiet: Quiet = False) -> int:
+def doctor(
+    clear_cache: Annotated[bool, typer.Option("--clear-cache", help="Delete compiled programs first.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
     """Check whether this machine is ready.
 
-    Shows versions, devices, double precision and write access to the cache. Exits with 1 if a run would fail.
+    Shows versions, devices, double precision, write access to the cache, and the compiled programs in it. Exits
+    with 1 if a run would fail.
 
     Example: trunkfirst doctor
     """
     import jax
-    import jax.numpy as jnp
 
-    from ..problems.generate import cache_folder
+    from ..cache import cache_folder, clear_programs, program_folder, stored_programs
     from ..runs.directory import environment
 
+    if clear_cache:
+        say(f"{clear_programs()} compiled programs were deleted", quiet=quiet or json)
     with jax.enable_x64(True):
-        has_double = bool(jnp.ones(()) + 1e-12 != 1)
-    cache = cache_folder(None)
+        has_double = bool(jax.jit(lambda one: one + 1e-12)(1.0) != 1)
+    cache, programs, sizes = cache_folder(None), program_folder(), [f.stat().st_size for f in stored_programs()]
     nearest = next(folder for folder in (cache, *cache.parents) if folder.exists())
     is_writable = os.access(nearest, os.W_OK)
     faults = [] if has_double else ["JAX has no double precision on this device"]
     faults += [] if is_writable else [f"{cache} cannot be written; set TRUNKFIRST_CACHE to another folder"]
     found: dict[str, Any] = environment()
     found |= {"double_precision": has_double, "cache": str(cache), "cache_writable": is_writable}
-    found["ready"] = not faults
+    found["program_cache"] = programs and str(programs)
+    found |= {"programs": len(sizes), "programs_mib": round(sum(sizes) / 2**20, 1), "ready": not faults}
     if json:
         print_json(found)
     else:

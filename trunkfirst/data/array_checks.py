@@ -1,5 +1,6 @@
 """Checks of arrays at the boundary, and rows by index. A message names array, axis, value and what to do."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -23,6 +24,8 @@ _ADVICE = {
 }
 # Above this, double precision skips integers.
 _LARGEST_EXACT = 2**53
+# Of a block of samples.
+_NUMBERS = 2**21
 
 
 def real_array(
@@ -108,8 +111,15 @@ def unit_of(
     >>> unit_of(np.array([[3e200, -4e200], [0, 0]]), axis=1)
     array([3.06180207e+200, 1.00000000e+000])
     """
-    size = np.nan_to_num(np.fmax.reduce(np.abs(array), axis=axis, initial=0.0))
+    high, low = (find(array, axis=axis, initial=0.0) for find in (np.fmax.reduce, np.fmin.reduce))
+    size = np.nan_to_num(np.fmax(high, -low))
     return np.ldexp(1.0, np.frexp(size)[1] - 1) ** (size > 0)
+
+
+def sample_blocks(shape: tuple[int, ...]) -> list[slice]:
+    """Samples of outputs of this shape in blocks of 16 MiB, so that no second array of all of them is needed."""
+    size = max(_NUMBERS // max(math.prod(shape[1:]), 1), 16)
+    return [slice(begin, min(begin + size, shape[0])) for begin in range(0, max(shape[0], 1), size)]
 
 
 def first_index(is_bad: np.ndarray) -> tuple[int, ...]:

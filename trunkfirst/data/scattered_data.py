@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
 from ..errors import DataError
-from .array_checks import check_length, evenly, first_index, real_array, unique_rows, unit_of
+from .array_checks import check_length, evenly, first_index, real_array, sample_blocks, unique_rows, unit_of
 from .operator_data import AbstractData, InputsLike, OperatorData
 
 # Common points are chosen among this many, and are at most this many times as many as those of a sample.
@@ -212,7 +212,12 @@ def output_units(data: AnyData) -> Float[np.ndarray, "..."]:
 
 def mean_squares(data: AnyData, unit: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """The mean square of the outputs in these units, of each channel where there are several."""
-    return np.asarray(np.nanmean((data.outputs / unit) ** 2, axis=(0, 1)))
+    squares, count = 0.0, 0.0
+    for block in sample_blocks(data.outputs.shape):
+        values = data.outputs[block] / unit
+        squares = squares + np.nansum(values**2, axis=(0, 1))
+        count = count + np.sum(~np.isnan(values), axis=(0, 1))
+    return np.asarray(squares / count)
 
 
 def unscaled_weights(
@@ -225,7 +230,9 @@ def unscaled_weights(
     weights = np.repeat(weights[:, None], data.channels, axis=1)
     if usual is None:
         return weights
-    squares = np.nanmean((data.outputs / unit) ** 2, axis=1).reshape(data.samples, -1)
+    blocks = sample_blocks(data.outputs.shape)
+    squares = np.concatenate([np.nanmean((data.outputs[block] / unit) ** 2, axis=1) for block in blocks])
+    squares = squares.reshape(data.samples, -1)
     sizes = np.broadcast_to(usual, squares.shape)
     # A field of zeros has no relative error; it counts like one of the usual size.
     is_zero = squares <= _ZERO * sizes

@@ -17,6 +17,7 @@ import threadpoolctl
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike
 
+from ..device_arrays import to_device
 from ..errors import UsageError
 from .processes import allgather
 
@@ -67,7 +68,7 @@ def shard_rows(array: ArrayLike, dtype: Any = None, *, axis: int = 0, repeats_la
     """
     mesh = current_mesh()
     if mesh is None:
-        return jnp.asarray(array, dtype)
+        return to_device(array, dtype)
     host = np.asarray(array, dtype)
     added = [(0, 0)] * host.ndim
     added[axis] = (0, -host.shape[axis] % mesh.size)

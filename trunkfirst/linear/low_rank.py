@@ -4,15 +4,24 @@ For p = 2 a training loss depends on the outputs U only through U^T U, so a thin
 """
 
 import dataclasses as dc
+import functools as ft
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from ..data.array_checks import sample_blocks
 from ..distributed.mesh import current_mesh
 from ..distributed.processes import allgather, gather_in_order, is_distributed, sum_over_processes
-from .blocked_qr import is_long, one_blas_thread, row_blocks, tall_qr, triangle, wide_triangle
+from .blocked_qr import (
+    is_long,
+    one_blas_thread,
+    row_blocks,
+    tall_qr,
+    triangle,
+    wide_triangle,
+)
 
 Outputs = Float[np.ndarray, "samples points"]
 Rows = Float[np.ndarray, "rows columns"]
@@ -66,6 +75,19 @@ def compress(outputs: Outputs, *, tolerance: float = 1e-14) -> Compressed:
     return Compressed(R @ W, discarded, directions)
 
 
+def thin_factor(
+    blocks: Callable[[], Iterable[Rows]], shape: tuple[int, ...], *, tolerance: float = 1e-14
+) -> Float[np.ndarray, "rank points"]:
+    """The factor of outputs of this shape, given in the blocks of `sample_blocks`, without what is below rounding.
+
+    Where they are not of low rank they are put together.
+    """
+    with one_blas_thread():
+        small = _sketch(blocks, shape) if current_mesh() is None else None
+    s, W, _ = principal_rows(np.concatenate(list(blocks())) if small is None else small, tolerance)
+    return s[:, None] * W
+
+
 def principal_directions(matrix: Rows, *, tolerance: float) -> Float[np.ndarray, "rank columns"]:
     """Leading right singular vectors as rows; what they leave out is below `tolerance` times the norm."""
     return principal_rows(matrix, tolerance)[1]
@@ -88,23 +110,36 @@ def _sufficient_rank(values: Float[np.ndarray, " values"], tolerance: float) -> 
 
 
 def _sketched(matrix: np.ndarray, tolerance: float) -> np.ndarray:
-    """A matrix of fewer rows with the same right singular vectors, where the rank is far below both sizes.
+    """A matrix of fewer rows with the same right singular vectors, where the rank is far below both sizes."""
+    if current_mesh() is not None:
+        return matrix
+    small = _sketch(lambda: (matrix[block] for block in sample_blocks(matrix.shape)), matrix.shape, tolerance)
+    return matrix if small is None else small
+
+
+def _sketch(blocks: Callable[[], Iterable[Rows]], shape: tuple[int, ...], tolerance: float = 0.0) -> Rows | None:
+    """Q^T A for a matrix A of this shape, given in blocks of rows; None where A is not of low rank.
 
     Q has the span of random combinations of the columns, and Q^T A replaces A only if what it leaves of A is at
     rounding level, or well below the tolerance, which is computed.
     """
-    if current_mesh() is not None:
-        return matrix
     rng = np.random.default_rng(0)
-    small_enough = max(4 * np.finfo(matrix.dtype).eps, min(tolerance, _TINY) / 4) * np.linalg.norm(matrix)
     for count in _SKETCHES:
-        if 4 * count > min(matrix.shape):
+        if 4 * count > min(shape):
             break
-        Q, _ = np.linalg.qr(matrix @ rng.normal(size=(matrix.shape[1], count)).astype(matrix.dtype))
-        small = Q.T @ matrix
-        if np.linalg.norm(matrix - Q @ small) <= small_enough:
+        G = rng.normal(size=(shape[1], count))
+        Q, _ = np.linalg.qr(np.concatenate([A @ G.astype(A.dtype, copy=False) for A in blocks()]))
+        parts = [Q[block] for block in sample_blocks(shape)]
+        small = ft.reduce(np.add, (part.T @ A for part, A in zip(parts, blocks(), strict=True)))
+        left = sum(float(_squares(A - part @ small)) for part, A in zip(parts, blocks(), strict=True))
+        size = sum(float(_squares(A)) for A in blocks())
+        if left <= max(4 * np.finfo(Q.dtype).eps, min(tolerance, _TINY) / 4) ** 2 * size:
             return small
-    return matrix
+    return None
+
+
+def _squares(matrix: np.ndarray) -> float:
+    return float(np.sum(matrix.astype(float, copy=False) ** 2))
 
 
 def _right_singular_vectors(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -281,8 +316,18 @@ def trunk_limit(outputs: Outputs, width: int) -> float:
     by the constant and the first N left singular vectors of U_c. (The paper's bound, thm:trunk-interpolation,
     omits the constant and is larger.) Never below 1e-28 of the mean square, where rounding begins.
     """
-    s = _singular_values(outputs - outputs.mean(axis=1, keepdims=True))
-    rounding = _ROUNDING * float(np.mean(outputs**2))
+
+    def centred() -> Iterator[Rows]:
+        return (outputs[b] - outputs[b].mean(axis=1, keepdims=True) for b in sample_blocks(outputs.shape))
+
+    if len(outputs) > 2 * outputs.shape[1]:
+        factor = RowFactor(outputs.shape[1])
+        for rows in centred():
+            factor.add(rows)
+        s = np.linalg.norm(factor.finish().factor, axis=1)
+    else:
+        s = _singular_values(np.concatenate(list(centred())))
+    rounding = _ROUNDING * _mean_square(outputs)
     return max(float(np.sum(s[width:] ** 2)) / outputs.size, rounding)
 
 
@@ -300,7 +345,11 @@ def trunk_limit_bounds(outputs: Outputs, width: int) -> tuple[float, float]:
 
 def is_limited_by_network(outputs: Outputs, limit: float) -> bool:
     """Whether the limit for p = 2 is negligible: then no loss, for any p, is caused by too few functions."""
-    return limit <= _NEGLIGIBLE * float(np.mean(outputs**2))
+    return limit <= _NEGLIGIBLE * _mean_square(outputs)
+
+
+def _mean_square(outputs: Outputs) -> float:
+    return sum(_squares(outputs[block]) for block in sample_blocks(outputs.shape)) / outputs.size
 
 
 def _singular_values(matrix: Rows) -> Float[np.ndarray, " values"]:

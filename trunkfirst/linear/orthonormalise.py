@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float, Int
 
-from ..data.array_checks import unit_of
+from ..data.array_checks import sample_blocks, unit_of
 from ..distributed.mesh import current_mesh
 from ..errors import DataError
 from ..settings import Field, kind_field, record
@@ -60,8 +60,8 @@ class Orthonormal:
         self, outputs: Float[np.ndarray, "samples points"], *, point_weights: Weights | None = None
     ) -> Float[np.ndarray, "samples rank"]:
         """Coefficients of the best approximation of each output: Q^T U in the inner product of Q."""
-        factors = self._factors(point_weights)
-        return _sum((outputs[:, b] * factors[b]) @ self.values[b] for b in row_blocks(len(factors)))
+        dual = self.dual(point_weights)
+        return np.concatenate([outputs[samples] @ dual for samples in sample_blocks(outputs.shape)])
 
     def dual(self, point_weights: Weights | None = None) -> Float[np.ndarray, "points rank"]:
         """The matrix from outputs to their coefficients: Q times the weights of the points."""
@@ -197,11 +197,14 @@ def smallest_sufficient_rank(
     The targets (samples, points) are first multiplied by the `roots` of the point weights.
     """
     factors = np.ones(len(Q)) if roots is None else roots
-    blocks = row_blocks(len(Q))
-    coefficients = _sum((targets[:, b] * factors[b]) @ Q[b] for b in blocks)
-    remainder = sum(float(np.sum((targets[:, b] * factors[b] - coefficients @ Q[b].T) ** 2)) for b in blocks)
+    squares, remainder = np.zeros(Q.shape[1]), 0.0
+    for samples in sample_blocks(targets.shape):
+        weighted = targets[samples] * factors
+        coefficients = weighted @ Q
+        squares += np.sum(coefficients**2, axis=0)
+        remainder += float(np.sum((weighted - coefficients @ Q.T) ** 2))
     # Added up from the tail: the difference of two large sums would lose every digit.
-    tails = np.cumsum(np.sum(coefficients**2, axis=0)[::-1])[::-1]
+    tails = np.cumsum(squares[::-1])[::-1]
     return max(1, int((tails > allowance * remainder).sum()))
 
 

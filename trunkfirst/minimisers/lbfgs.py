@@ -9,8 +9,10 @@ import jax
 import jax.flatten_util
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from ..device_arrays import to_device
 from ..settings import Field, kind_field, record
 from .loop import AbstractMinimiser, AbstractObjective, Parameters, State
 
@@ -56,20 +58,25 @@ class LBFGS(AbstractMinimiser):
     kind: Literal["l-bfgs"] = kind_field("l-bfgs")
 
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:
-        value, gradient = eqx.filter_jit(type(objective).value_and_grad)(objective, parameters, key=key)
-        flat, _ = jax.flatten_util.ravel_pytree(gradient)
-        zero = jnp.zeros((), jnp.int32)
+        """Nothing is evaluated yet: the first step has no direction, and finds value and gradient at the start.
+
+        A function that evaluates would be one more program to compile, as long as the loop itself.
+        """
+        del objective
+        leaves = jax.tree.leaves(eqx.filter(parameters, eqx.is_inexact_array))
+        dtype, size = np.result_type(*(leaf.dtype for leaf in leaves)), sum(leaf.size for leaf in leaves)
+        zero, one, value = to_device(0, np.int32), to_device(1, dtype), to_device(np.inf, dtype)
         memory = Memory(
-            pairs=jnp.zeros((2 * self.pairs, flat.size), flat.dtype),
-            products=jnp.zeros((self.pairs, self.pairs), flat.dtype),
-            squares=jnp.zeros((self.pairs, self.pairs), flat.dtype),
+            pairs=to_device(np.zeros((2 * self.pairs, size), dtype)),
+            products=to_device(np.zeros((self.pairs, self.pairs), dtype)),
+            squares=to_device(np.zeros((self.pairs, self.pairs), dtype)),
             written=zero,
             slot=zero,
             valid=zero,
-            gradient=flat,
-            first_length=_unit_length(flat),
-            step_length=jnp.ones((), flat.dtype),
-            evaluations=zero + 1,
+            gradient=to_device(np.zeros(size, dtype)),
+            first_length=one,
+            step_length=one,
+            evaluations=zero,
         )
         return State.monotone(parameters, value, zero, memory, key)
 
@@ -94,7 +101,7 @@ class LBFGS(AbstractMinimiser):
         return State.monotone(
             parameters=eqx.combine(unravel(x + step), fixed),
             value=found.value,
-            iteration=state.iteration + 1,
+            iteration=state.iteration + (memory.evaluations > 0),
             memory=_with_pair(memory, step, first, found),
             key=state.key,
         )

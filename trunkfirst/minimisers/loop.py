@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..checkpoints import Snapshot, checkpointed_step
+from ..device_arrays import AnyArray, to_device
 from ..distributed.mesh import replicate_like, to_local
 from ..distributed.processes import check_in_step, collective_timeout
 from ..errors import CorruptFileError, ValueRangeError
@@ -72,7 +73,10 @@ class State(eqx.Module):
 
 @record
 class AbstractMinimiser(abc.ABC):
-    """A method: makes a state and returns the next one. `minimise` is the loop around it."""
+    """A method: makes a state and returns the next one. `minimise` is the loop around it.
+
+    The first call of `step` may be needed for the first evaluation alone; it then leaves `iteration` as it is.
+    """
 
     @abc.abstractmethod
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:
@@ -286,7 +290,7 @@ def advance_chunk(minimiser: AbstractMinimiser, objective: AbstractObjective, pr
     count = min(progress.chunk, until_log)
     begin = time.perf_counter()
     with collective_timeout():
-        state = advance(minimiser, objective, progress.state, jnp.asarray(count, jnp.int32))
+        state = advance(minimiser, objective, progress.state, np.asarray(done + count, np.int32))
         if count == until_log and objective.is_stochastic:
             state = evaluate_full_batch(objective, state)
         jax.block_until_ready(state.value)
@@ -298,15 +302,15 @@ def advance_chunk(minimiser: AbstractMinimiser, objective: AbstractObjective, pr
 
 @eqx.filter_jit
 def advance(
-    minimiser: AbstractMinimiser, objective: AbstractObjective, state: State, count: Int[Array, ""]
+    minimiser: AbstractMinimiser, objective: AbstractObjective, state: State, until: Int[AnyArray, ""]
 ) -> State:
-    """The state after `count` iterations, in one compiled loop; the count is data, so it compiles once."""
+    """The state after iteration `until`, in one compiled loop; the number is data, so it compiles once."""
     dynamic, static = eqx.partition(state, eqx.is_array)
 
-    def one(_: Array, dynamic: State) -> State:
+    def one(dynamic: State) -> State:
         return eqx.filter(minimiser.step(objective, eqx.combine(dynamic, static)), eqx.is_array)
 
-    return eqx.combine(jax.lax.fori_loop(0, count, one, dynamic), static)
+    return eqx.combine(jax.lax.while_loop(lambda dynamic: dynamic.iteration < until, one, dynamic), static)
 
 
 @eqx.filter_jit
@@ -345,10 +349,10 @@ def _plain(leaf: Array) -> np.ndarray:
 
 def _typed(array: np.ndarray, like: Any) -> Array:
     if _is_key(like):
-        return jr.wrap_key_data(jnp.asarray(array))
+        return jr.wrap_key_data(to_device(array))
     if (array.shape, array.dtype) != (like.shape, like.dtype):
         raise CorruptFileError(
             f"a checkpoint holds an array of shape {array.shape} and type {array.dtype} where {like.shape} and "
             f"{like.dtype} are expected: it is of another computation; remove the checkpoints to start anew"
         )
-    return jnp.asarray(array)
+    return to_device(array)

@@ -8,16 +8,23 @@ the branch at the inputs.
 import abc
 import functools as ft
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
+import scipy.linalg
 from jaxtyping import Array, Float
 
+from ..device_arrays import to_device
 from ..distributed.processes import sum_over_processes
 from .loop import AbstractObjective, Parameters
+
+_Sums: TypeAlias = tuple[np.ndarray, ...]
+_Block: TypeAlias = tuple[Float[np.ndarray, "rows columns"], Float[np.ndarray, "rows outputs"]]
+_Blocks: TypeAlias = Callable[[], Iterable[_Block]]
 
 
 class AbstractFeatures(eqx.Module):
@@ -38,24 +45,27 @@ class SeparableProblem(AbstractObjective):
 
     features: AbstractFeatures
     targets: Float[Array, "rows outputs"]
-    ridge: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1e-3)
-    """An array, so that another ridge does not recompile."""
-    scale: float = eqx.field(static=True, default=1.0)
-    decay: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.0)
+    # Arrays, so that other numbers do not recompile.
+    ridge: Float[Array, ""] = eqx.field(converter=to_device, default=1e-3)
+    scale: Float[Array, ""] = eqx.field(converter=to_device, default=1.0)
+    decay: Float[Array, ""] = eqx.field(converter=to_device, default=0.0)
 
     def value(self, parameters: Parameters) -> Float[Array, ""]:
         Phi = self.features(parameters)
-        A = jax.lax.stop_gradient(solve_ridge(Phi, self.targets, self.ridge))
-        squares = jnp.sum((Phi @ A - self.targets) ** 2) + self.ridge**2 * jnp.sum(A**2)
-        return squares / self.scale + self.decay * _squared_norm(parameters)
+        ridge, scale, decay = (number.astype(Phi.dtype) for number in (self.ridge, self.scale, self.decay))
+        A = jax.lax.stop_gradient(solve_ridge(Phi, self.targets, ridge))
+        squares = jnp.sum((Phi @ A - self.targets) ** 2) + ridge**2 * jnp.sum(A**2)
+        return squares / scale + decay * _squared_norm(parameters)
 
     def misfit(self, parameters: Parameters) -> Float[Array, ""]:
         Phi = self.features(parameters)
-        return jnp.sum((Phi @ self.coefficients(parameters) - self.targets) ** 2) / self.scale
+        squares = jnp.sum((Phi @ self.coefficients(parameters) - self.targets) ** 2)
+        return squares / self.scale.astype(Phi.dtype)
 
     def coefficients(self, parameters: Parameters) -> Float[Array, "columns outputs"]:
         """The free coefficients A at these parameters."""
-        return solve_ridge(self.features(parameters), self.targets, self.ridge)
+        Phi = self.features(parameters)
+        return solve_ridge(Phi, self.targets, self.ridge.astype(Phi.dtype))
 
     @eqx.filter_jit
     def solve(self, parameters: Parameters) -> Float[Array, "columns outputs"]:
@@ -83,21 +93,33 @@ def solve_ridge(
     return A
 
 
-def solve_ridge_in_blocks(
-    blocks: Callable[[], Iterable[tuple[Float[Array, "rows columns"], Float[Array, "rows outputs"]]]],
-    ridge: float,
-) -> Float[Array, "columns outputs"]:
-    """`solve_ridge` for more rows than memory holds: `blocks()`, called three times, yields Phi and B in blocks.
+def solve_ridge_in_blocks(blocks: _Blocks, ridge: float) -> Float[np.ndarray, "columns outputs"]:
+    """`solve_ridge` with NumPy, in blocks: `blocks()`, called three times, yields parts of Phi and B.
 
     With several processes each yields its own blocks.
     """
-    gram, right = _sums((Phi.T @ Phi, Phi.T @ B) for Phi, B in blocks())
-    factor = factorise(gram, ridge)
-    A = jsl.cho_solve(factor, right)
+    return _solve_in_blocks(blocks, ridge, _summed_over_processes)
+
+
+def _solve_in_blocks(
+    blocks: _Blocks, ridge: float, gather: Callable[[_Sums], _Sums]
+) -> Float[np.ndarray, "columns outputs"]:
+    gram, right = gather(_sums((Phi.T @ Phi, Phi.T @ B) for Phi, B in blocks()))
+    if not np.isfinite(gram).all():
+        return np.full_like(right, np.nan)
+    factor = _factorise_on_host(gram, ridge)
+    A = scipy.linalg.cho_solve(factor, right, check_finite=False)
     for _ in range(2):
-        (misfit,) = _sums((Phi.T @ (B - Phi @ A),) for Phi, B in blocks())
-        A = A + jsl.cho_solve(factor, misfit - ridge**2 * A)
+        (misfit,) = gather(_sums((Phi.T @ (B - Phi @ A),) for Phi, B in blocks()))
+        A = A + scipy.linalg.cho_solve(factor, misfit - ridge**2 * A, check_finite=False)
     return A
+
+
+def solve_ridge_on_host(
+    Phi: Float[np.ndarray, "rows columns"], B: Float[np.ndarray, "rows outputs"], ridge: float
+) -> Float[np.ndarray, "columns outputs"]:
+    """`solve_ridge` with NumPy, which compiles nothing; every process has all rows."""
+    return _solve_in_blocks(lambda: [(Phi, B)], ridge, tuple)
 
 
 def factorise(
@@ -108,6 +130,19 @@ def factorise(
     return jsl.cho_factor(gram + shift * jnp.eye(len(gram), dtype=gram.dtype), lower=True)
 
 
-def _sums(blocks: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
-    own = ft.reduce(lambda sums, block: tuple(a + b for a, b in zip(sums, block, strict=True)), blocks)
-    return tuple(jnp.asarray(sum_over_processes(np.asarray(part))) for part in own)
+def _factorise_on_host(gram: np.ndarray, ridge: float, eps: float = 8.0) -> tuple[np.ndarray, bool]:
+    """The same with NumPy, and more units of rounding where so few do not make it positive."""
+    shift = ridge**2 + eps * np.finfo(gram.dtype).eps * gram.diagonal().max()
+    try:
+        shifted = gram + np.asarray(shift, gram.dtype) * np.eye(len(gram), dtype=gram.dtype)
+        return scipy.linalg.cho_factor(shifted, lower=True)
+    except np.linalg.LinAlgError:
+        return _factorise_on_host(gram, ridge, 8 * eps)
+
+
+def _sums(blocks: Iterable[_Sums]) -> _Sums:
+    return ft.reduce(lambda sums, block: tuple(a + b for a, b in zip(sums, block, strict=True)), blocks)
+
+
+def _summed_over_processes(sums: _Sums) -> _Sums:
+    return tuple(np.asarray(sum_over_processes(part)) for part in sums)

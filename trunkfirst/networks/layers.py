@@ -9,11 +9,11 @@ from typing import ClassVar, TypeAlias
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..device_arrays import normal, split_key, to_device
 from ..encoders import AbstractEncoder, AnyArray, Identity, is_inexact
 from ..errors import UnknownNameError, UsageError, ValueRangeError
 from ..memory import check_network
@@ -113,12 +113,12 @@ def make_perceptron(
     check_network(architecture, rows, bytes_per_number=jnp.dtype(dtype).itemsize)
     variance = INITIALISATIONS[initialisation]
     layers = list(itertools.pairwise(architecture))
-    keys = jr.split(key, len(layers))
+    keys = split_key(key, len(layers))
     weights = tuple(
-        jr.normal(k, (n_out, n_in), dtype) * jnp.asarray(variance(n_in, n_out) ** 0.5, dtype)
+        to_device(normal(k, (n_out, n_in), dtype) * np.asarray(variance(n_in, n_out) ** 0.5, dtype))
         for k, (n_in, n_out) in zip(keys, layers, strict=True)
     )
-    return Perceptron(weights, tuple(jnp.zeros(n_out, dtype) for _, n_out in layers), activation)
+    return Perceptron(weights, tuple(to_device(np.zeros(n_out, dtype)) for _, n_out in layers), activation)
 
 
 def side_by_side(networks: Sequence[Perceptron]) -> Perceptron:

@@ -12,6 +12,7 @@ import numpy as np
 import threadpoolctl
 from jaxtyping import Int
 
+from ..cache import cache_folder
 from ..data.operator_data import OperatorData
 from ..data.sharded_data import ShardFolder
 from ..distributed.pools import Lost, on_cluster, on_processes
@@ -156,14 +157,6 @@ def output_points(points: str, *, interval: tuple[float, float] = (-1.0, 1.0), s
         mesh = grid_square(int(number) + 1, interval)
         return OutputPoints(mesh.points, mesh.triangles)
     return OutputPoints(np.random.default_rng((seed, 1)).uniform(*interval, (int(number), 2)))
-
-
-def cache_folder(cache: Path | str | None = None) -> Path:
-    """Return the cache folder: `cache`, else $TRUNKFIRST_CACHE, else trunkfirst in the user's cache folder."""
-    chosen = cache or os.environ.get("TRUNKFIRST_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "trunkfirst"
 
 
 def _folder_name(problem: AbstractProblem, parameters: Parameters) -> str:

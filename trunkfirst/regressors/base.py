@@ -5,19 +5,21 @@ import dataclasses as dc
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..data.array_checks import evenly
+from ..device_arrays import AnyArray, to_device
 from ..distributed.processes import assemble_rows, sum_over_processes
-from ..encoders import AnyArray
 from ..errors import DataError
 from ..linear.blocked_qr import one_blas_thread
 from ..minimisers.loop import OnStep, Status
-from ..networks.branches import Branch
+from ..networks.branches import Branch, PredictOnlyBranch
 from ..records import LogEntry
 from ..settings import record
 from .input_grid import InputGrid, OutputBasis
@@ -26,6 +28,8 @@ from .input_grid import InputGrid, OutputBasis
 _BLOCK = 2**14
 _MAX_ROWS, _MAX_NUMBERS = 50_000, 2**24
 _MAX_FOR_LOSS = 10_000
+# Rows that a compiled branch takes at once.
+_ROWS = 512
 
 Block = tuple[Float[Array, "block features"], Float[Array, "block coefficients"], Float[Array, " block"]]
 
@@ -124,8 +128,8 @@ class Task:
         Float[Array, "samples features"], Float[Array, "samples coefficients"], Float[Array, " samples"] | None
     ]:
         """Inputs, targets and weights, as they are, for JAX."""
-        weights = None if self.weights is None else jnp.asarray(self.weights)
-        return jnp.asarray(self.inputs), jnp.asarray(self.targets), weights
+        weights = None if self.weights is None else to_device(self.weights)
+        return to_device(self.inputs), to_device(self.targets), weights
 
     def closed_form(
         self, branch: Branch, residual: Float[np.ndarray, "samples coefficients"] | None = None
@@ -209,6 +213,20 @@ class AbstractRegressor(abc.ABC):
     def with_minimal_budget(self) -> "AbstractRegressor":
         """The same with the least effort, for a fit that was interrupted before its branch."""
         return self
+
+
+def values_in_blocks(module: Any, inputs: Float[AnyArray, "samples features"]) -> np.ndarray:
+    """A module at the inputs, by one compiled program for any number of them."""
+    if isinstance(module, PredictOnlyBranch):
+        return np.asarray(module(inputs))
+    blocks = [np.asarray(inputs[begin : begin + _ROWS]) for begin in range(0, max(len(inputs), 1), _ROWS)]
+    padded = [np.pad(block, ((0, _ROWS - len(block)), (0, 0))) for block in blocks]
+    return np.concatenate([np.asarray(_values(module, block)) for block in padded])[: len(inputs)]
+
+
+@eqx.filter_jit
+def _values(module: Any, inputs: Float[AnyArray, "samples features"]) -> Array:
+    return module(inputs)
 
 
 def mean_square(

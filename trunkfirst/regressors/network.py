@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from pydantic import PositiveInt
 
-from ..distributed.mesh import current_mesh, shard_rows, to_local
+from ..device_arrays import normal, padded_count, split_key, to_device
+from ..distributed.mesh import current_mesh, shard_rows
 from ..errors import DataError, SettingError
 from ..linear.low_rank import leverage_sample, principal_directions
 from ..memory import check_network
@@ -20,7 +21,12 @@ from ..minimisers import Minimiser
 from ..minimisers.adam import Adam, draw
 from ..minimisers.lbfgs import LBFGS
 from ..minimisers.loop import AbstractObjective, Minimised, Parameters, Stopping, minimise
-from ..minimisers.separable import AbstractFeatures, SeparableProblem, solve_ridge_in_blocks
+from ..minimisers.separable import (
+    AbstractFeatures,
+    SeparableProblem,
+    solve_ridge_in_blocks,
+    solve_ridge_on_host,
+)
 from ..networks.branches import (
     AbstractBranchFeatures,
     Branch,
@@ -33,7 +39,16 @@ from ..networks.branches import (
 )
 from ..networks.layers import Perceptron, make_perceptron
 from ..settings import Field, kind_field, record
-from .base import AbstractRegressor, InputLayout, Regression, StoredRows, Task, generator, mean_square
+from .base import (
+    AbstractRegressor,
+    InputLayout,
+    Regression,
+    StoredRows,
+    Task,
+    generator,
+    mean_square,
+    values_in_blocks,
+)
 
 
 @record
@@ -66,11 +81,11 @@ class AbstractBranchNetwork:
         if self.skip or self.product or self.convolution:
             if stacked:
                 raise SettingError("branch.stacked goes with neither skip nor product nor convolution; drop them")
-            first, last = jr.split(key)
+            first, last = split_key(key, 2)
             module = self.make_features(features, layout, dtype=dtype, key=first)
             width = self.hidden[-1] + (features if self.skip else 0)
-            W = jr.normal(last, (coefficients, width), dtype) / np.sqrt(width)
-            return FeatureBranch(module, W.astype(dtype), jnp.zeros(coefficients, dtype))
+            W = normal(last, (coefficients, width), dtype) / np.sqrt(width).astype(dtype)
+            return FeatureBranch(module, to_device(W), to_device(np.zeros(coefficients, dtype)))
         return make_branch(
             (features, *self.hidden, coefficients),
             stacked=stacked,
@@ -145,7 +160,7 @@ class JointBranch(AbstractBranchNetwork, AbstractRegressor):
 
     def learn(self, task: Task) -> Regression:
         inputs, targets, weights = task.to_device()
-        start, run = jr.split(task.key)
+        start, run = split_key(task.key, 2)
         branch = self.make(
             inputs.shape[1], targets.shape[1], task.layout, stacked=self.stacked, dtype=targets.dtype, key=start
         )
@@ -160,7 +175,7 @@ class JointBranch(AbstractBranchNetwork, AbstractRegressor):
             loss_unit=task.loss_unit,
             on_step=task.on_step,
         )
-        loss = float(mean_square(result.parameters(inputs) - targets))
+        loss = float(np.mean((values_in_blocks(result.parameters, task.inputs) - np.asarray(task.targets)) ** 2))
         return Regression(
             result.parameters, loss, result.status, result.iterations, result.seconds, result.history
         )
@@ -200,7 +215,7 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
         roots = np.ones(len(X), X.dtype) if task.weights is None else _roots(np.asarray(task.weights))
         directions = principal_directions(Y * roots[:, None], tolerance=1e-12)
         rotated = Y @ directions.T * roots[:, None]
-        begin, choose, run = jr.split(task.key, 3)
+        begin, choose, run = split_key(task.key, 3)
         features, status, iterations, history = self._features(X, task.layout, begin), "finished", 0, ()
         if self.iterations:
             rows, more = _sample_rows(rotated, roots, self.max_samples, choose)
@@ -208,9 +223,9 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
             found = self._search(problem, features, run, task)
             features, status = found.parameters, found.status
             iterations, history = found.iterations, found.history
-        whole = self._problem(X, rotated, roots, Y.shape[1])
-        branch = _with_last_layer(features, np.asarray(to_local(whole.solve(features))) @ directions)
-        loss = float(_misfit(branch, task.inputs, task.targets))
+        Phi = np.concatenate([np.ones((len(X), 1), X.dtype), values_in_blocks(features, X)], axis=1)
+        last = solve_ridge_on_host(Phi * roots[:, None], rotated, self.ridge) @ directions
+        branch, loss = _with_last_layer(features, last), float(np.mean((Phi @ last - Y) ** 2))
         return Regression(branch, loss, status, iterations, time.perf_counter() - task.begin, history)
 
     def _search(
@@ -233,31 +248,35 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
         """The last layer solved for again, on all samples."""
         features = _without_last_layer(branch)
 
-        def blocks() -> Iterator[tuple[Array, Array]]:
+        def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
             for inputs, targets, weights in rows.blocks():
                 roots = jnp.sqrt(weights)
-                yield HiddenFeatures(inputs, roots)(features), targets * roots[:, None]
+                Phi, B = HiddenFeatures(inputs, roots)(features), targets * roots[:, None]
+                yield np.asarray(Phi), np.asarray(B)
 
-        return _with_last_layer(features, np.asarray(solve_ridge_in_blocks(blocks, self.ridge)))
+        return _with_last_layer(features, solve_ridge_in_blocks(blocks, self.ridge))
 
     def _problem(
         self, inputs: np.ndarray, rotated: np.ndarray, roots: np.ndarray, coefficients: int
     ) -> SeparableProblem:
         scale = float(len(inputs) * coefficients)
-        decay = np.asarray(self.decay * np.sum(rotated**2) / scale, rotated.dtype)
-        features = HiddenFeatures(shard_rows(inputs, repeats_last=True), shard_rows(roots))
+        decay = float(self.decay * np.sum(rotated**2) / scale)
+        # Rows that are added have no weight; other numbers of samples then need no other program.
+        added = padded_count(len(inputs)) - len(inputs)
+        inputs, rotated = (np.pad(array, ((0, added), (0, 0))) for array in (inputs, rotated))
+        features = HiddenFeatures(shard_rows(inputs), shard_rows(np.pad(roots, (0, added))))
         return SeparableProblem(features, shard_rows(rotated), self.ridge, scale, decay)
 
     def _features(self, inputs: np.ndarray, layout: InputLayout, key: PRNGKeyArray) -> AbstractBranchFeatures:
         """The network without its last layer; kinks of dense layers spread over the data, not all at one place."""
-        make, draw = jr.split(key)
+        make, draw = split_key(key, 2)
         features = self.make_features(inputs.shape[1], layout, dtype=inputs.dtype, key=make)
         if not isinstance(features, LayerFeatures):
             return features
         layers = features.layers
         W = np.asarray(layers.weights[0])
         at = inputs[np.asarray(jr.choice(draw, len(inputs), (len(W),)))]
-        biases = (jnp.asarray(-np.sum(W * at, axis=1)), *layers.biases[1:])
+        biases = (to_device(-np.sum(W * at, axis=1)), *layers.biases[1:])
         return LayerFeatures(Perceptron(layers.weights, biases, layers.activation))
 
 
@@ -311,7 +330,7 @@ class HiddenFeatures(AbstractFeatures):
 
 def _with_last_layer(features: AbstractBranchFeatures, last: Float[np.ndarray, "columns coefficients"]) -> Branch:
     """The branch whose last layer has its biases in the first row of `last`, its weights in the others."""
-    W, b = jnp.asarray(last[1:].T), jnp.asarray(last[0])
+    W, b = to_device(last[1:].T), to_device(last[0])
     if not isinstance(features, LayerFeatures):
         return FeatureBranch(features, W, b)
     layers = features.layers
@@ -340,11 +359,6 @@ def _sample_rows(
         return slice(None), np.ones_like(roots)
     rows, times = leverage_sample(targets.T, roots**2, count, seed=generator(key))
     return rows, np.sqrt(times * len(rows) / len(targets)).astype(targets.dtype)
-
-
-@eqx.filter_jit
-def _misfit(branch: Branch, inputs: Array, targets: Array) -> Float[Array, ""]:
-    return mean_square(branch(inputs) - targets)
 
 
 @record
