@@ -17,8 +17,7 @@ from test_large import shards_of
 import trunkfirst
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import write_data
-from trunkfirst.data.scattered_data import scattered_from_lists
-from trunkfirst.errors import DataError, UsageError
+from trunkfirst.errors import DataError
 from trunkfirst.exporters.formats import to_stablehlo
 from trunkfirst.exporters.jaxpr import trace
 from trunkfirst.exporters.onnx import to_onnx
@@ -27,7 +26,7 @@ from trunkfirst.fields import TrunkResult
 from trunkfirst.files.text_files import read_json
 from trunkfirst.fitting import fit_method
 from trunkfirst.inputs import Coordinates, RawInputs, StandardisedInputs
-from trunkfirst.modes import ModesTrunk, has_modes
+from trunkfirst.modes import ModesTrunk
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Output
 from trunkfirst.regressors.ridge import Linear
@@ -279,13 +278,6 @@ def test_streamed_samples_give_the_same_operator(channels: int | None, tmp_path:
 
 
 # -- what has no modes
-
-
-def test_samples_at_points_of_their_own_have_no_modes():
-    data = scattered_from_lists(RNG.normal(size=(8, 2)), [RNG.random((5, 2)) for _ in range(8)], [np.ones(5)] * 8)
-    assert not has_modes(data)
-    with pytest.raises(UsageError, match=r"at points of their own set trunk\.kind = network"):
-        fit_method(data, METHOD)
 
 
 def test_outputs_of_zeros_have_no_modes():

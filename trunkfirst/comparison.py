@@ -42,8 +42,9 @@ class Comparison:
         return float(np.mean(errors[rows]))
 
     def is_complete(self, name: str) -> bool:
-        """Whether every sample that can be left out was."""
-        return not self._measured or not np.isnan(self.errors[name][self.left_out]).any()
+        """Whether there are several parts, and every sample of theirs was left out."""
+        was_left_out = ~np.isnan(self.errors[name][self.left_out])
+        return not self._measured or (len(self._parts) > 1 and bool(was_left_out.all()))
 
     def best(self, names: Sequence[str]) -> str:
         """The best complete candidate, or another one that is clearly better on the first half."""

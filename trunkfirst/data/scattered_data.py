@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Bool, Float, Int
-from scipy.spatial import KDTree
 
 from ..errors import DataError
 from .array_checks import check_length, evenly, first_index, real_array, sample_blocks, unique_rows, unit_of
@@ -53,6 +52,8 @@ class ScatteredData(AbstractData):
         self,
     ) -> tuple[Float[np.ndarray, "common coordinates"], Int[np.ndarray, "samples common"]]:
         """Return points spread over those of all samples, and for each sample which of its own is the nearest."""
+        from scipy.spatial import KDTree
+
         common = common_points(self.pooled()[0], self.mask.shape[1])
         size = np.ptp(common, axis=0)
         scale = np.where(size > 0, size, 1.0)
