@@ -118,6 +118,9 @@ def to_stablehlo(graph: Graph, *, double: bool) -> bytes:
     if importlib.util.find_spec("flatbuffers") is None:
         raise MissingExtraError("StableHLO export", "flatbuffers", "stablehlo")
     dtype = np.float64 if double else np.float32
+    # JAX may have compiled `take` for indices of either width before, and confuses the two.
+    constants = {name: a.astype(np.int32) if a.dtype.kind == "i" else a for name, a in graph.constants.items()}
+    graph = dc.replace(graph, constants=constants)
     samples, points = jax.export.symbolic_shape("samples, points")
     # Ranks are promoted on purpose, whatever the surrounding program has set.
     with jax.enable_x64(double), jax.numpy_rank_promotion("allow"):
