@@ -37,7 +37,7 @@ from trunkfirst.regressors.network import NetworkBranch
 STAGES: dict[str, tuple[Any, str, float]] = {
     "data": (generate, "solve_shard", 0.05),
     "selection": (fitting, "choose", 0.0),
-    "compression": (fields, "compress", 0.05),
+    "compression": (fields, "thin_factor", 0.05),
     "trunk": (NetworkTrunk, "fit", 0.0),
     "orthonormalisation": (fields.Fields, "basis", 0.05),
     "branch": (NetworkBranch, "fit", 0.02),
