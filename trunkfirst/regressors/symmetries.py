@@ -239,7 +239,7 @@ def _is_no_worse(after: np.ndarray, plain: np.ndarray) -> bool:
 
 
 def _group(identity: Symmetry, generators: Sequence[Symmetry], most: int) -> list[Symmetry]:
-    """All products of the generators, at most so many as asked for."""
+    """All products of the generators, up to `most` of them."""
     found, new = {identity.key: identity}, [identity]
     while new and len(found) < most:
         products = [g.after(h) for g, h in itertools.product(generators, new)]
