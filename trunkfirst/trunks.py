@@ -17,7 +17,7 @@ from .losses import Batches, FreeCoefficients, make_loss
 from .minimisers import Minimiser
 from .minimisers.adam import Adam
 from .minimisers.loop import OnStep, minimise
-from .networks.layers import AbstractFunctions, Trunk, make_perceptron
+from .networks.layers import AbstractFunctions, ActivationName, InitialisationName, Trunk, make_perceptron
 from .settings import Field, kind_field, record
 
 
@@ -57,8 +57,10 @@ class AbstractTrunkNetwork:
     width: int | None = Field(
         default=None, ge=1, description="N, the number of functions; from the data if left out"
     )
-    activation: str = Field(default="tanh", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid")
-    initialisation: str = Field(default="xavier", description="he or xavier")
+    activation: ActivationName = Field(
+        default="tanh", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid"
+    )
+    initialisation: InitialisationName = Field(default="xavier", description="he or xavier")
 
     def make(self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray) -> Trunk:
         """A new trunk for the points of `fields`, with its constant first function."""
