@@ -208,12 +208,12 @@ def loss_over_limit(run: Run) -> float | None:
 
 def _shown(experiment: Experiment) -> list[tuple[str, Path]]:
     """The quantities that at least one run has."""
-    found = [each for each in _QUANTITIES if any(_cell(run, each[1]) != MISSING for run in experiment.runs)]
-    return [each for each in found if not _is_closed_form(experiment, each[1])]
+    found = (each for each in _QUANTITIES if not _is_closed_form(experiment, each[1]))
+    return [each for each in found if any(_cell(run, each[1]) != MISSING for run in experiment.runs)]
 
 
 def _is_closed_form(experiment: Experiment, path: Path) -> bool:
-    """Whether these are the iterations of what was solved at once by every run."""
+    """Whether these are the iterations of what every run solved at once."""
     return path[-1] == "iterations" and all((_number(run, path) or 0) <= 1 for run in experiment.runs)
 
 
