@@ -14,7 +14,6 @@ from .run_files import Experiment, Run
 MISSING = "\u2013"  # an en dash
 NO_TRUNK = "no trunk, Matern kernel ridge"
 LIMITED_BY_NETWORK = "limited by the network"
-# Simple methods on the samples left out, by their kind in metrics.json.
 
 Path = tuple[str, ...]
 TEST: Path = ("test", "mean_relative_l2")
