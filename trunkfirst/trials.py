@@ -33,8 +33,8 @@ from .two_step import TwoStep
 _NETWORK_MODES = 1e-6
 # Fewer modes, which leave out noise of the outputs, must be this much better; their numbers grow by this factor.
 _FEWER_MODES, _LADDER = 0.99, 1.25
-# Modes that are left out because they are not needed may add this; with all samples they may be needed more.
-_ENOUGH_MODES = 1.001
+# Modes that are not needed may add this to an error; with more samples they may be needed more.
+_ENOUGH_MODES = 1.005
 
 Rows = Int[np.ndarray, " rows"]
 Coordinates = Float[np.ndarray, "samples channels rank"]
@@ -80,9 +80,11 @@ class Folds:
         best = {_best_column(errors[rows]) for rows in others}
         means = np.nan_to_num(np.nanmean(errors, axis=0), nan=np.inf)
         better = {counts[column] or 0: float(means[column]) for column in sorted(best - {0}, reverse=True)}
+        # One after the other, because a mean may be decided by the few worst samples.
+        growth = np.nanmean(errors / np.maximum(errors[:, :1], np.finfo(float).tiny), axis=0)
         most = self._coordinates.values.shape[2]
-        enough = [n or most for n, mean in zip(counts, means, strict=True) if mean <= _ENOUGH_MODES * means[0]]
-        return _ByCount(better, enough[-1] if np.isfinite(means[0]) else most)
+        enough = [count or most for count, g in zip(counts, growth, strict=True) if g <= _ENOUGH_MODES]
+        return _ByCount(better, enough[-1] if enough else most)
 
     def better_modes(self, candidate: Candidate) -> dict[int, float]:
         """Numbers of modes with which a candidate was better than with all, but for one part each; the errors."""

@@ -282,12 +282,15 @@ _BRANCHES = {
     "convolution": "convolutional network",
     "active-neurons": "active-neuron least squares",
     "fourier": "Fourier layers on the grid of the input",
-    "kernel": "kernel regression",
-    "ARD kernel": "kernel regression with a length for each input",
-    "ARD kernel x linear": "kernel regression with a length for each input and a linear factor",
-    "Gaussian ARD kernel": "Gaussian kernel regression with a length for each input",
-    "Gaussian ARD kernel x linear": "Gaussian kernel regression with a length for each input and a linear factor",
     "linear": "linear regression",
+} | {
+    f"{smoothness}{kernel}": f"{smoothness}{words}"
+    for smoothness in ("", "Gaussian ", "Matern 3/2 ", "Matern 1/2 ")
+    for kernel, words in {
+        "kernel": "kernel regression",
+        "ARD kernel": "kernel regression with a length for each input",
+        "ARD kernel x linear": "kernel regression with a length for each input and a linear factor",
+    }.items()
 }
 _WEIGHTS = {"relative": "samples weighted by relative error", "none": "samples weighted equally"}
 _NEARLY = 1.25  # a simpler candidate is preferred where its error is at most about this multiple of the smallest
