@@ -162,8 +162,8 @@ def _sections(experiment: Experiment, wording: Wording, data: OperatorData | Non
         draw_mean_errors(experiment, wording),
         draw_histogram(experiment),
     )
-    is_comparison = len(experiment.methods) > 1
-    first = (draw_error_maps if is_comparison else draw_fields)(experiment, wording)
+    fields = draw_fields(experiment, wording) if len(experiment.methods) == 1 else None
+    first = fields or draw_error_maps(experiment, wording)
     left_out = (first,) if isinstance(first, Omission) else ()
     return (
         section("fields", "Predictions", () if left_out else (first,)),
