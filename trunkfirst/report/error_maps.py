@@ -233,10 +233,11 @@ def _draw_three_maps(
     mesh = _mesh_of(sample.points, evaluation.triangles, wording)
     error = np.abs(sample.prediction - sample.target)
     field: Look = {"quantity": wording.channel(sample.channel), "scale": sample.target}
+    unit = field["quantity"].partition(" (")[2].rstrip(")") or wording.unit
     return [
         _draw_field(mesh, sample.target, name=name, title=f"{title.split(',')[0]}: target", **field),
         _draw_field(mesh, sample.prediction, name=f"{name}-prediction", title="Prediction", **field),
-        _draw_error(mesh, error, float(error.max()), name=f"{name}-error", title=title, unit=wording.unit),
+        _draw_error(mesh, error, float(error.max()), name=f"{name}-error", title=title, unit=unit),
     ]
 
 
