@@ -212,7 +212,6 @@ def _shown(experiment: Experiment) -> list[tuple[str, Path]]:
 
 
 def _is_closed_form(experiment: Experiment, path: Path) -> bool:
-    """Whether these are the iterations of what every run solved at once."""
     return path[-1] == "iterations" and all((_number(run, path) or 0) <= 1 for run in experiment.runs)
 
 
