@@ -153,22 +153,24 @@ def samples_within(seconds: float) -> int:
 
 def fourier_within(branch: FourierBranch, data: AnyData, seconds: float) -> FourierBranch | None:
     """The branch with as many iterations as fit into the time; None if they are too few to learn anything."""
-    each = _journalled("Fourier", lambda: _seconds_of_fourier(branch, data))
+    each = _journalled("Fourier", lambda: seconds_of_fourier(branch, data))
     most = max(_MOST_EPOCHS * data.samples // branch.batch, _FEWEST_FOURIER)
     iterations = min(_two_digits(int(seconds / each)), most)
     return dc.replace(branch, iterations=iterations) if iterations >= _FEWEST_FOURIER else None
 
 
-def _seconds_of_fourier(branch: FourierBranch, data: AnyData) -> float:
+def seconds_of_fourier(
+    branch: FourierBranch, data: AnyData, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Of an iteration, for some samples and a few modes."""
     some = data.take(slice(0, 2 * branch.batch))
-    few = dc.replace(branch, iterations=_WARM_UP)
+    few = dc.replace(branch, iterations=_WARM_UP, symmetries=False)
+    times: list[float] = []
     with jax.enable_x64(True):
         method = TwoStep(ModesTrunk(width=_FEW_MODES), few, inputs=RawInputs(), weights="none")
-        fitted = method.fit(some, key=jr.key(0))
+        fitted = method.fit(some, key=jr.key(0), on_step=lambda step: times.append(clock()))
     raise_if_interrupted(fitted.status)
-    _, first, *_, last = [entry for entry in fitted.history if entry.stage == "branch"]
-    return (last.seconds - first.seconds) / (last.iteration - first.iteration)
+    return (times[-1] - times[1]) / (len(times) - 2)
 
 
 def _branch_within(branch: AutoBranch, trunk: NetworkTrunk, data: AnyData, minutes: float) -> AutoBranch:
