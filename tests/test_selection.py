@@ -20,12 +20,12 @@ from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import AnyData, scattered_from_lists
 from trunkfirst.inputs import PowerInputs, StandardisedInputs
 from trunkfirst.leaderboard import Chosen
-from trunkfirst.modes import ModesTrunk
 from trunkfirst.progress import Silent
 from trunkfirst.records import BASELINES
 from trunkfirst.regressors.network import AutoBranch, NetworkBranch
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.search import Search
+from trunkfirst.trunks import ModesTrunk
 from trunkfirst.two_step import TwoStep
 
 RNG = np.random.default_rng(0)

@@ -8,23 +8,21 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from .candidates import Candidate, brief, kind_of_branch, settings_of
+from .candidates import FOLDS, MAX_SAMPLES, Candidate, Comparison, brief, kind_of_branch, settings_of
 from .checkpoints import remember
 from .clock import Clock
-from .comparison import Comparison
 from .errors import SolveError
 from .inputs import AbstractInputs
 from .intervals import HeldOut
 from .method import AbstractMethod
-from .modes import ModesTrunk
 from .progress import Reporter
 from .records import BASELINES, Baseline, CandidateSettings, Choice
 from .regressors.base import AbstractRegressor
 from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel
 from .sizing import seconds_of_kernel
-from .trials import FOLDS, MAX_SAMPLES, Folds, TrainedTrunk
-from .trunks import AutoTrunk
+from .trials import Folds, TrainedTrunk
+from .trunks import AutoTrunk, ModesTrunk
 from .two_step import TwoStep
 
 # Among encoders nearly as good as the best, the first in the list: the simplest.

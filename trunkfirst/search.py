@@ -9,6 +9,7 @@ import numpy as np
 from .candidates import (
     Candidate,
     anisotropic_encodings,
+    coordinate_candidates,
     encoding_candidates,
     kernel_encodings,
     kind_of_branch,
@@ -18,14 +19,12 @@ from .candidates import (
 )
 from .checkpoints import remember
 from .clock import Clock
-from .coordinates import coordinate_candidates
 from .data.fixed_functions import fixed_functions
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, ScatteredData
 from .inputs import AbstractInputs, AutoInputs, RawInputs, StandardisedInputs
 from .leaderboard import Chosen, Leaderboard, Trials, branch_of
 from .method import AbstractMethod
-from .modes import ModesTrunk, has_modes
 from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk
 from .progress import Reporter
@@ -45,7 +44,7 @@ from .sizing import (
     within_minutes,
 )
 from .trials import Folds
-from .trunks import AbstractTrunk
+from .trunks import AbstractTrunk, ModesTrunk, has_modes
 from .two_step import TwoStep
 
 # Networks are tried with the best encoders; the longer trials are for decays.

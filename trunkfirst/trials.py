@@ -13,28 +13,28 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from .candidates import Candidate
+from .candidates import FOLDS, Candidate
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
 from .device_arrays import seed_key
 from .encode import encoded, input_layout
-from .evaluation import Evaluation, evaluate
+from .evaluation import ROUNDING, Evaluation, OutputCoordinates, evaluate
 from .fields import TrunkResult
 from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import principal_rows
-from .linear.orthonormalise import field_sizes
 from .minimisers.loop import OnStep, raise_if_interrupted
-from .modes import ModesTrunk
 from .networks.operator import Operator
-from .outputs import Output, OutputMap, raw_outputs
+from .outputs import Output
 from .regressors.base import AbstractRegressor, values_in_blocks
+from .trunks import ModesTrunk
 from .two_step import TwoStep
 
-FOLDS = 5
-# Of more samples, a random part is looked at.
-MAX_SAMPLES = 4000
-# Coordinates of the outputs below this share of their norm are rounding.
-_ROUNDING = 1e-14
+# With fewer samples than this every fold has one of them.
+_LEAVE_ONE_OUT = 10
+# From this number on a tenth that is left out is enough where nothing is measured.
+_ONE_SPLIT, _TENTH = 500, 10
+# Samples left out of which one half gives intervals at 0.9.
+_ENOUGH = 20
 # What the modes that a network learns may leave out in a comparison.
 _NETWORK_MODES = 1e-6
 # Fewer modes, which leave out noise of the outputs, must be this much better; their numbers grow by this factor.
@@ -42,6 +42,19 @@ _FEWER_MODES, _LADDER = 0.99, 1.25
 
 Rows = Int[np.ndarray, " rows"]
 Coordinates = Float[np.ndarray, "samples channels rank"]
+
+
+def parts_of(order: Rows, *, measured: bool) -> list[Rows]:
+    """Rows to leave out, a fold after the other, of rows in random order."""
+    if not measured and len(order) >= _ONE_SPLIT:
+        return [np.sort(order[: len(order) // _TENTH])]
+    folds = len(order) if len(order) < _LEAVE_ONE_OUT else FOLDS
+    return [np.sort(part) for part in np.array_split(order, folds)]
+
+
+def one_part(order: Rows) -> Rows:
+    """A fifth of the rows, more if half of it would be too few samples for intervals, but at most a third."""
+    return np.sort(order[: max(len(order) // FOLDS, min(len(order) // 3, _ENOUGH), 1)])
 
 
 class Folds:
@@ -123,7 +136,7 @@ class Folds:
         found = np.full(self.data.samples, np.nan)
         for part, rows in enumerate(self.parts):
             fold = self._fold(part)
-            _, modes, _ = principal_rows(fold.targets.reshape(-1, fold.targets.shape[-1]), _ROUNDING)
+            _, modes, _ = principal_rows(fold.targets.reshape(-1, fold.targets.shape[-1]), ROUNDING)
             best = _times(self._coordinates.values[rows], modes.T @ modes)
             found[rows] = self._coordinates.errors(rows, best).mean(axis=1)
         return float(np.nanmean(found))
@@ -251,7 +264,7 @@ class _Fold:
         """The singular values of all samples with their weights, and their principal modes."""
         rows = self._channel_weights(relative)
         weighted = self.targets if rows is None else self.targets * np.sqrt(rows / rows.mean())[..., None]
-        return principal_rows(weighted.reshape(-1, weighted.shape[2]), _ROUNDING)[:2]
+        return principal_rows(weighted.reshape(-1, weighted.shape[2]), ROUNDING)[:2]
 
 
 def _times(coordinates: Coordinates, matrix: Float[np.ndarray, "rank others"]) -> Coordinates:
@@ -284,58 +297,6 @@ def _trained(
         return np.concatenate([leading, np.zeros((*leading.shape[:2], modes - count))], axis=2)
 
     return predict
-
-
-@dc.dataclass(frozen=True, eq=False)
-class OutputCoordinates:
-    """Outputs before the output map as coordinates in an orthonormal basis of the span of them all.
-
-    Nothing is lost, and distances are those of the fields: the root mean square, with the weights of the points.
-    """
-
-    values: Coordinates
-    basis: Float[np.ndarray, "rank free"]
-    sizes: Float[np.ndarray, "samples channels"]
-    outputs: np.ndarray
-    output: OutputMap | None
-    points: Float[np.ndarray, "points coordinates"]
-    roots: Float[np.ndarray, " points"]
-    """The root of the weight of every point, zero where the output is fixed."""
-    point_weights: Float[np.ndarray, " points"]
-
-    @classmethod
-    @one_blas_thread()
-    def of(cls, data: OperatorData, output: Output) -> "OutputCoordinates":
-        """The coordinates of all outputs of `data`."""
-        fitted = output.fit(data)
-        unscaled = None if fitted is None else dc.replace(fitted, scale=np.ones(data.channels))
-        weights = (
-            np.full(len(data.points), 1 / len(data.points)) if data.point_weights is None else data.point_weights
-        )
-        raw, factor = raw_outputs(data.outputs, data.points, unscaled)
-        by_channel = raw.reshape(*raw.shape[:2], -1).swapaxes(1, 2)  # (samples, channels, points)
-        roots = np.sqrt(weights) * factor
-        free = roots > 0
-        weighted = (by_channel * roots)[..., free].reshape(-1, int(free.sum()))
-        _, basis, _ = principal_rows(weighted, _ROUNDING)
-        values = (weighted @ basis.T).reshape(*by_channel.shape[:2], -1)
-        sizes = field_sizes(data.outputs.reshape(*raw.shape[:2], -1), point_weights=weights)
-        return cls(values, basis, sizes, data.outputs, unscaled, data.points, roots, weights)
-
-    def errors(self, rows: Rows, predicted: Coordinates) -> Float[np.ndarray, "rows channels"]:
-        """The relative error of every predicted sample and channel, in physical units."""
-        if self.output is not None and self.output.is_positive:
-            missed = (self.fields(predicted) - self.outputs[rows]).reshape(len(rows), len(self.points), -1)
-            return np.sqrt(np.einsum("kpc,p->kc", missed**2, self.point_weights)) / self.sizes[rows]
-        return np.linalg.norm(predicted - self.values[rows], axis=2) / self.sizes[rows]
-
-    def fields(self, predicted: Coordinates) -> np.ndarray:
-        """Physical outputs of these coordinates."""
-        free = self.roots > 0
-        raw = np.zeros((*predicted.shape[:2], len(self.points)))
-        raw[..., free] = predicted @ self.basis / self.roots[free]
-        raw = raw.swapaxes(1, 2) if self.outputs.ndim == 3 else raw[:, 0]
-        return raw if self.output is None else np.asarray(self.output(raw, self.points))
 
 
 class TrainedTrunk:

@@ -7,8 +7,7 @@ import typer
 
 from ..errors import OutputExistsError, UsageError
 from ..progress import TerminalReporter
-from .console import show
-from .options import Json, Keys, Quiet, Samples, Scheduler
+from .console import Json, Keys, Quiet, Samples, Scheduler, show
 
 if TYPE_CHECKING:
     from ..data.operator_data import OperatorData

@@ -8,8 +8,7 @@ import typer
 from ..errors import FailedRunsError, UsageError
 from ..progress import TerminalReporter
 from . import console
-from .console import Rows, metrics_table, say, show, validation_lines
-from .options import (
+from .console import (
     Devices,
     Iterations,
     Json,
@@ -17,12 +16,17 @@ from .options import (
     Out,
     Preset,
     Quiet,
+    Rows,
     Samples,
     Scheduler,
     Seed,
     Settings,
     Target,
     default_folder,
+    metrics_table,
+    say,
+    show,
+    validation_lines,
 )
 
 if TYPE_CHECKING:
@@ -190,11 +194,11 @@ def fit(
 
     Example: trunkfirst fit --data my.npz --out runs/mine
     """
-    from ..cross_validation import run_cross_validated
     from ..data.named_arrays import parse_keys
     from ..files.integrity import verify_run
+    from ..interface import run_cross_validated
     from ..runs.config import fit_values, make_config
-    from ..runs.more_samples import fit_more
+    from ..runs.resume import fit_more
     from ..runs.run import run as run_config
     from ..settings import put
 
@@ -253,7 +257,8 @@ def sweep(
     Example: trunkfirst sweep my.toml --out runs/widths
     """
     from ..files.text_files import read_toml
-    from ..runs.sweeps import make_grid, sweep as run_all
+    from ..runs.config import make_grid
+    from ..runs.sweeps import sweep as run_all
 
     if not config.is_file():
         raise UsageError(f"there is no configuration file {config}")

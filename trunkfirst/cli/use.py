@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .console import number, print_json, print_table, say, show
-from .options import Json, Keys, Quiet, RunFolder
+from .console import Json, Keys, Quiet, RunFolder, number, print_json, print_table, say, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,7 +126,7 @@ def predict(
 
     from ..data.named_arrays import parse_keys
     from ..data.read_write import read_inputs, read_points
-    from ..predictions import check_target, write_predictions
+    from ..networks.training_domain import TrainingDomain, check_target, write_predictions
 
     check_target(out)
     operator, memory = _load(folder)
@@ -145,7 +144,7 @@ def predict(
         arrays |= {"lower": outputs - half, "upper": outputs + half}
     novelty = memory.novelty
     is_outlier = np.zeros(len(values), bool) if novelty is None else novelty.is_outlier(values)
-    write_predictions(out, operator, arrays, is_outlier, given)
+    write_predictions(out, operator.domain or TrainingDomain(), arrays, is_outlier, given)
     outliers, outside = int(is_outlier.sum()), int(is_outside.sum())
     found = {
         "samples": len(values),
@@ -366,13 +365,15 @@ def _at_sensors(operator: "Operator", memory: "TrainingSummary", inputs: dict[st
     """The inputs (samples, sensors), interpolated to the sensors of training."""
     import numpy as np
 
+    from ..networks.training_domain import check_names
+
     names = operator.input_names
     if len(inputs) == 1 and len(names) == 1:
         inputs = {names[0]: next(iter(inputs.values()))}
     (first, *others) = inputs.values()
     if not others and len(names) > 1 and first.values.shape[1] == operator.sensors:
         return first.values  # a table without titles
-    operator.check_names(inputs)
+    check_names(inputs, operator.input_names)
     counts = {name: len(memory.sensors[name]) if name in memory.sensors else None for name in names}
     if len(names) == 1:
         counts[names[0]] = operator.sensors

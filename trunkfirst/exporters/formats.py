@@ -19,11 +19,9 @@ from ..linear.orthonormalise import relative_errors
 from ..networks.operator import Operator, load
 from ..training_summary import read_summary
 from .explorer import explorer_page
-from .explorer_fields import MOST_ERROR
-from .graph import Graph
+from .explorer_data import MOST_ERROR
+from .graph import Graph, to_numpy, to_onnx
 from .jaxpr import trace
-from .onnx import to_onnx
-from .scripts import to_numpy
 
 _PRECISIONS = ("single", "double")
 _PAGE = "html"

@@ -18,7 +18,8 @@ from ..errors import OutputNotWritableError
 from ..files.integrity import update_manifest
 from ..files.text_files import read_json, read_text, write_text
 from ..settings import setting_text
-from .error_figures import budget_items, draw_cost, draw_errors, draw_histogram, draw_mean_errors
+from .budget_figures import budget_items
+from .error_figures import draw_cost, draw_errors, draw_histogram, draw_mean_errors
 from .error_maps import draw_error_maps, draw_geometry, draw_pair, draw_worst
 from .figures import COLOURS, GREY, Axes, Image, Look, Omission, Panel, figure_style, new_figure, plain, to_image
 from .loss_figures import draw_anls, draw_branch_losses, draw_trunk_losses
