@@ -11,8 +11,8 @@ are given. Seconds are those of everything: timing, compiling and the search for
 
 import argparse
 import dataclasses as dc
+import importlib
 import math
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
-from _common import CLOCKS, IMAGES, Table, options_for, publish
+from _common import CLOCKS, IMAGES, Table, draw_curves, options_for, publish
 
 import trunkfirst
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.networks.grids import grid_order, is_grid
-from trunkfirst.problems.random_conductivity import BinaryDarcy
+from trunkfirst.problems.conductivity import BinaryDarcy
 from trunkfirst.regressors.input_grid import find_grid, resample
 from trunkfirst.sizing import seconds_of_fourier
 
@@ -43,33 +43,40 @@ class Trained:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """One table: error and seconds of every method on every data set; one unseen sample of the first."""
+    """For all data a table with error and seconds of every method, and a picture of an unseen sample."""
     options = options_for(__doc__, add_options, argv)
     options.iterations = 5 if options.quick else options.iterations
+    for name in options.data:
+        compare(name, options)
+
+
+def compare(name: str, options: argparse.Namespace) -> None:
+    """All methods on the same data."""
+    train, test = load(name, options)
     rows: list[list[Any]] = []
-    for number, name in enumerate(options.data):
-        train, test = load(name, options)
-        fields: dict[str, np.ndarray] = {}
-        for method in options.methods:
-            trained, seconds = timed(method, train, options)
-            fields[method] = trained.predict(test.flat_inputs)
-            shown = method if trained.chosen is None else f"{method}: {trained.chosen}"
-            found = error(fields[method], test)
-            rows.append([title(name, options), train.samples, shown, found, round(seconds), trained.iterations])
-            print(*rows[-1], flush=True)
-        if number == 0 and (options.out or not options.quick):
-            draw_sample(options.out or IMAGES, test, fields)
-    head = ("data", "samples", "method", "error", "seconds", "iterations")
-    note = "Mean relative l2 error on unseen samples; networks: one training, one seed."
-    table = Table("Fourier layers as branch, and a Fourier neural operator", head, rows, [note])
-    publish("against-fno", options, table, {"seed": options.seed}, lambda axes: draw(axes, rows))
+    fields: dict[str, np.ndarray] = {}
+    for method in options.methods:
+        trained, seconds = timed(method, train, options)
+        shown = method if trained.chosen is None else f"{method}: {trained.chosen}"
+        fields[shown] = trained.predict(test.flat_inputs)
+        rows.append([shown, error(fields[shown], test), round(seconds), trained.iterations])
+        print(name, *rows[-1], flush=True)
+    word = f"binary-darcy-{options.cells}" if name == "binary-darcy" else Path(name).stem
+    title = f"Fourier layers and a Fourier neural operator: {word}"
+    notes = [
+        f"Mean relative l2 error on {test.samples} unseen samples, trained on {train.samples:,}; "
+        f"one training of every network, seed {options.seed}."
+    ]
+    table = Table(title, ("method", "error", "seconds", "iterations"), rows, notes)
+    publish(f"against-fno-{word}", options, table, {"samples": train.samples}, lambda axes: draw(axes, rows))
+    if options.out or not options.quick:
+        draw_sample((options.out or IMAGES) / f"against-fno-{word}-sample.png", test, fields)
 
 
 def timed(method: str, train: OperatorData, options: argparse.Namespace) -> tuple[Trained, float]:
-    """A method trained, and the seconds of that; libraries are imported before."""
-    import neuralop.models
-
-    del neuralop
+    """A method trained, and the seconds of that; what it needs is imported before."""
+    if method == "FNO":
+        importlib.import_module("neuralop.models")
     trainings: dict[str, Callable[[], Trained]] = {
         "PCA + kernel": lambda: fitted(trunkfirst.Kernel(), train, trunkfirst.StandardisedInputs()),
         "Fourier branch": lambda: fourier(train, options),
@@ -106,11 +113,6 @@ def load(name: str, options: argparse.Namespace) -> tuple[OperatorData, Operator
         return data.take(slice(0, options.samples)), trunkfirst.read_data(options.test)  # pyright: ignore[reportReturnType]
     seen = data.samples - options.unseen
     return data.take(slice(0, min(options.samples or seen, seen))), data.take(slice(seen, None))
-
-
-def title(name: str, options: argparse.Namespace) -> str:
-    """What the table calls the data."""
-    return f"binary-darcy, {options.cells} x {options.cells}" if name == "binary-darcy" else Path(name).stem
 
 
 def error(predicted: np.ndarray, data: OperatorData) -> float:
@@ -229,17 +231,12 @@ def on_points(data: OperatorData, inputs: np.ndarray) -> np.ndarray:
 
 
 def draw(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
-    """The error of every method, for every data set."""
-    sets = list(dict.fromkeys(row[0] for row in rows))
-    for number, name in enumerate(dict.fromkeys(row[2] for row in rows)):
-        of_it = {row[0]: row[3] for row in rows if row[2] == name}
-        places = [sets.index(data) + 0.1 * number for data in of_it]
-        axes.plot(places, list(of_it.values()), "osD^vXP*"[number % 8], label=name)
-    axes.set_xticks(range(len(sets)), sets)
-    axes.set(yscale="log", ylabel="mean relative l2 error, unseen samples")
+    """The error of every method against its seconds."""
+    draw_curves(axes, {row[0]: [(max(row[2], 1), row[1])] for row in rows})
+    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="mean relative l2 error, unseen samples")
 
 
-def draw_sample(folder: Path, test: OperatorData, fields: dict[str, np.ndarray]) -> None:
+def draw_sample(path: Path, test: OperatorData, fields: dict[str, np.ndarray]) -> None:
     """The unseen sample of median error of the last method: the output, and what every method misses."""
     from matplotlib.figure import Figure
 
@@ -257,8 +254,8 @@ def draw_sample(folder: Path, test: OperatorData, fields: dict[str, np.ndarray])
         panel.set(title=name, xticks=[], yticks=[])
         if panel in (panels[0], panels[-1]):
             figure.colorbar(image, ax=panel, shrink=0.8)
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / "against-fno-sample.png", dpi=110, metadata={"Software": None})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
 if __name__ == "__main__":

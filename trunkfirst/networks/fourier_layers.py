@@ -177,27 +177,28 @@ class GridSymmetries(eqx.Module):
     def _at(self, maps: AnyArray) -> "GridSymmetries":
         return jax.tree.map(lambda leaf: leaf[maps], self)
 
-    def each(
-        self, fields: Callable[[Array], Float[Array, "samples channels values"]], x: Float[Array, "samples inputs"]
+    def each(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples inputs"]:
+        """g f of every sample with a map of its own."""
+        return jnp.take_along_axis(x, self.inputs, axis=1) * self.input_signs.astype(x.dtype)[:, None]
+
+    def each_back(
+        self, fields: Float[Array, "samples channels values"]
     ) -> Float[Array, "samples channels values"]:
-        """g^-1 F(g f) of every sample with a map of its own."""
-        turned = jnp.take_along_axis(x, self.inputs, axis=1) * self.input_signs.astype(x.dtype)[:, None]
-        found = fields(turned)
-        found = jnp.take_along_axis(found, self.values[:, None], axis=2)
-        return found * self.output_signs.astype(found.dtype)[:, :, None]
+        """g^-1 F of every sample."""
+        found = jnp.take_along_axis(fields, self.values[:, None], axis=2)
+        return found * self.output_signs.astype(fields.dtype)[:, :, None]
 
     def mean(
         self, fields: Callable[[Array], Float[Array, "images channels values"]], x: Float[Array, "samples inputs"]
     ) -> Float[Array, "samples channels values"]:
-        """The mean of g^-1 F(g f) over all maps, which are computed together."""
-        count = len(self.input_signs)
-        images = jnp.transpose(x.T[self.inputs], (0, 2, 1)) * self.input_signs.astype(x.dtype)[:, None, None]
-        found = fields(images.reshape(-1, x.shape[1]))
-        found = jnp.transpose(found.reshape(count, len(x), *found.shape[1:]), (0, 3, 1, 2))
+        """Of the fields of all images, each brought back; exports know no loop over maps."""
 
         def back(k: int) -> Float[Array, "values samples channels"]:
-            return found[k][self.values[k]] * self.output_signs[k].astype(found.dtype)[None, None]
+            images = x.T[self.inputs[k]].T * self.input_signs[k].astype(x.dtype)
+            found = jnp.transpose(fields(images), (2, 0, 1))[self.values[k]]
+            return found * self.output_signs[k].astype(found.dtype)[None, None]
 
+        count = len(self.input_signs)
         return jnp.transpose(ft.reduce(jnp.add, map(back, range(count))) / count, (1, 2, 0))
 
 
@@ -241,7 +242,7 @@ class GridBranch(eqx.Module):
         self, x: Float[Array, "samples inputs"], maps: GridSymmetries | None
     ) -> Float[Array, "samples coefficients"]:
         """g^-1 c(g f) of every sample with its own of the `maps`, as it is trained."""
-        return self._of(self._fields(x) if maps is None else maps.each(self._fields, x))
+        return self._of(self._fields(x) if maps is None else maps.each_back(self._fields(maps.each(x))))
 
     def _of(self, fields: Float[Array, "samples channels values"]) -> Float[Array, "samples coefficients"]:
         coefficients = (fields @ self.projection).reshape(len(fields), -1)

@@ -77,9 +77,9 @@ class FourierBranch(AbstractRegressor):
         penalty = self.penalty if is_free else 0.0
         result = self._minimise(GridLoss.of(task, fixed, symmetries, penalty, self.batch), parameters, run, task)
         branch = eqx.combine(result.parameters, fixed)
+        loss = _mean_square(branch, np.asarray(task.inputs), np.asarray(task.targets))
         if symmetries is not None:
             branch = dc.replace(branch, symmetries=symmetries.some(_AVERAGED))
-        loss = _mean_square(branch, np.asarray(task.inputs), np.asarray(task.targets))
         seconds = time.perf_counter() - task.begin
         return Regression(branch, loss, result.status, result.iterations, seconds, result.history)
 
@@ -196,7 +196,9 @@ class GridLoss(AbstractObjective):
         X, Y, weights = task.to_device()
         w = np.ones(len(X)) if weights is None else np.asarray(weights) / np.mean(weights)
         logged = to_device(evenly(len(X), _LOGGED))
-        return cls(fixed, symmetries, X, Y, to_device(w, Y.dtype), logged, to_device(penalty, Y.dtype), min(batch, len(X)))
+        return cls(
+            fixed, symmetries, X, Y, to_device(w, Y.dtype), logged, to_device(penalty, Y.dtype), min(batch, len(X))
+        )
 
     @property
     def is_stochastic(self) -> bool:
@@ -241,7 +243,7 @@ def _trained_parts(branch: GridBranch, is_free: bool) -> GridBranch:
 
 
 def _mean_square(branch: GridBranch, inputs: np.ndarray, targets: np.ndarray) -> float:
-    """Of some samples, in blocks: all at once would not fit into memory."""
+    """Of some samples, before the mean over symmetries, in blocks: all at once would not fit into memory."""
     call = eqx.filter_jit(GridBranch.__call__)
     rows = np.array_split(some := evenly(len(inputs), _EVALUATED), max(len(some) // _LOGGED, 1))
     return float(np.mean([np.mean((np.asarray(call(branch, inputs[r])) - targets[r]) ** 2) for r in rows]))
