@@ -30,8 +30,8 @@ from .data_display import Panel, html_table, plot_panels, range_in_words
 class InputFunction:
     """The values of one input function at fixed sensors, for all samples.
 
-    `values` is (samples, sensors), or (samples, n, m) on a grid. Optional: the coordinates `sensors` (sensors, coordinates), the quadrature
-    weights `sensor_weights` (sensors), and the `grid_shape`, whose product is the number of sensors.
+    `values` is (samples, sensors), or (samples, n, m) on a grid. Optional: the coordinates `sensors` (sensors,
+    coordinates), the quadrature weights `sensor_weights` (sensors), and the `grid_shape`, whose product is the number of sensors.
     """
 
     values: Float[np.ndarray, "samples sensors"]
