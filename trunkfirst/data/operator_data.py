@@ -31,7 +31,8 @@ class InputFunction:
     """The values of one input function at fixed sensors, for all samples.
 
     `values` is (samples, sensors), or (samples, n, m) on a grid. Optional: the coordinates `sensors` (sensors,
-    coordinates), the quadrature weights `sensor_weights` (sensors), and the `grid_shape`, whose product is the number of sensors.
+    coordinates), the quadrature weights `sensor_weights` (sensors), and the `grid_shape`, whose product is the
+    number of sensors.
     """
 
     values: Float[np.ndarray, "samples sensors"]
