@@ -44,9 +44,12 @@ class Known:
         self.data, self.parts, self.known = waves(SAMPLES, sensors=3), PARTS, errors
         self.seen: list[Candidate] = []
 
-    def better_modes(self, candidate: Candidate) -> list[int]:
+    def better_modes(self, candidate: Candidate) -> dict[int, float]:
         del candidate
-        return []
+        return {}
+
+    def enough_modes(self, candidate: Candidate) -> None:
+        del candidate
 
     def is_complete(self, candidate: Candidate) -> bool:
         return candidate.is_closed_form

@@ -18,6 +18,7 @@ from .inputs import (
     PredictiveInputs,
     PrincipalInputs,
     StandardisedInputs,
+    input_modes,
 )
 from .linear.low_rank import principal_rows
 from .networks.grids import grid_order, is_grid
@@ -37,6 +38,7 @@ BRIEF_ITERATIONS = 30
 _DECAYS = (1e-4, 1e-6, 1e-8)
 _MAX_SENSORS, _FEW_SENSORS = 1000, 32
 _COUNTS = (4, 8, 16, 32, 64)
+_SMOOTHNESS = {"inf": "Gaussian ", "5/2": "", "3/2": "Matern 3/2 ", "1/2": "Matern 1/2 "}
 _MAX_FOR_NEURONS, _NEURON_ITERATIONS = 2000, 100
 
 
@@ -103,8 +105,9 @@ def kernel_encodings(data: AnyData) -> list[AbstractInputs]:
     sensors = data.flat_inputs.shape[1]
     if len(data.inputs) not in (1, sensors) or sensors <= 8:
         return encoding_candidates(data)
-    most = min(data.samples, sensors)
-    return [StandardisedInputs(), *(PrincipalInputs(count) for count in _COUNTS if count < most)]
+    # More coordinates than the inputs have are the same for all counts.
+    most = next((count for count in _COUNTS if count >= len(input_modes(data).sizes)), _COUNTS[-1])
+    return [StandardisedInputs(), *(PrincipalInputs(count) for count in _COUNTS if count <= most)]
 
 
 def anisotropic_encodings(data: AnyData, best: Sequence[AbstractInputs]) -> list[AbstractInputs]:
@@ -168,10 +171,9 @@ def kind_of_branch(branch: AbstractRegressor) -> str:
     """The kind of a branch as candidates are named."""
     if isinstance(branch, NetworkBranch) and branch.convolution:
         return "convolution"
-    if isinstance(branch, Kernel) and (branch.lengths == "each" or branch.smoothness == "inf"):
-        smoothness, lengths = branch.smoothness == "inf", branch.lengths == "each"
+    if isinstance(branch, Kernel):
         factor = " x linear" if branch.linear_factor else ""
-        return f"{'Gaussian ' * smoothness}{'ARD ' * lengths}kernel{factor}"
+        return f"{_SMOOTHNESS[branch.smoothness]}{'ARD ' * (branch.lengths == 'each')}kernel{factor}"
     return getattr(branch, "kind", type(branch).__name__)
 
 

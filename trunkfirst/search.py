@@ -1,7 +1,7 @@
 """The search for what a method leaves open: closed forms first, then what is trained by iterations."""
 
 import dataclasses as dc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,6 @@ class Search:
             self._board.hand_over()
         if self._is_auto:
             self._closed_forms()
-            self._fewer_modes()
             self._images()
             if not self._is_finished():
                 self._moving_trunk()
@@ -110,9 +109,9 @@ class Search:
                     self._coordinates()
         else:
             self._encoders_for(self._branch)
-            self._fewer_modes()
             self._trunk_limits()
         self._try_weights()
+        self._board.measure_finely()
         chosen = self._board.chosen()
         name = self._board.best()
         self._reporter.say(f"chosen: {name} ({self._board.mean(name):.2e})")
@@ -132,7 +131,6 @@ class Search:
         if self._is_auto and is_free and self._has_modes and self._board.width is None:
             self._board.try_first(RIDGE, baselines[RIDGE])
             self._board.try_all(baselines)
-            self._fewer_modes()
         else:
             self._board.measure(baselines)
 
@@ -141,31 +139,36 @@ class Search:
         encoders = self._encoders(kernel_encodings)
         self._board.try_all(self._options(Linear(), encoders[:1]))
         self._board.try_all(self._options(self._kernel(), encoders))
-        self._board.try_all(self._options(self._kernel(smoothness="inf"), self._board.ranked("kernel, ")[:1]))
+        self._smoothness(self._options(self._kernel(), encoders))
         self._board.hand_over()
         if self._board.best_error() <= _ACCURATE:
             return
         ranked = self._board.ranked("kernel, ")
         encodings = self._encoders(lambda data: anisotropic_encodings(data, ranked))
-        self._board.try_all(self._options(self._kernel(lengths="each"), encodings))
-        self._board.try_all(self._options(self._kernel(lengths="each", linear_factor=True), encodings))
-        best = self._board.best()
-        if isinstance(kernel := self._board.tried[best].branch, Kernel) and kernel.lengths == "each":
-            smooth = dc.replace(self._board.tried[best], branch=dc.replace(kernel, smoothness="inf"))
-            self._board.try_all({f"Gaussian {best}": smooth})
+        with_lengths = self._options(self._kernel(lengths="each"), encodings)
+        with_lengths |= self._options(self._kernel(lengths="each", linear_factor=True), encodings)
+        self._board.try_all(with_lengths)
+        self._smoothness(with_lengths)
         self._board.hand_over()
+
+    def _smoothness(self, kernels: Mapping[str, Candidate]) -> None:
+        """The best of these kernels rougher, and rougher again if that pays; if it does not, smooth."""
+        tried = [name for name in kernels if name in self._board.tried]
+        if tried:
+            best = min(tried, key=self._board.mean)
+            self._is_better(best, "1/2" if self._is_better(best, "3/2") else "inf")
+
+    def _is_better(self, name: str, smoothness: str) -> bool:
+        base = self._board.tried[name]
+        options = self._options(dc.replace(base.branch, smoothness=smoothness), [base.inputs])
+        self._board.try_all(options)
+        return any(
+            each in self._board.tried and self._board.mean(each) < self._board.mean(name) for each in options
+        )
 
     def _kernel(self, **options: Any) -> Kernel:
         """With as many centres as there is time for, where it is compared on a part of the samples."""
         return Kernel(**options, max_centres=self._board.centres) if self._board.is_part else Kernel(**options)
-
-    def _fewer_modes(self) -> None:
-        """Modes that hold more noise than signal are left out, where that pays."""
-        best = self._board.best()
-        counts = self._board.better_modes.get(best, [])
-        self._board.try_all(
-            {f"{best}, {count} modes": dc.replace(self._board.tried[best], modes=count) for count in counts}
-        )
 
     def _images(self) -> None:
         """The best closed form, fitted to images of the samples too, where these show symmetries on a grid."""

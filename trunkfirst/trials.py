@@ -39,6 +39,8 @@ _ENOUGH = 20
 _NETWORK_MODES = 1e-6
 # Fewer modes, which leave out noise of the outputs, must be this much better; their numbers grow by this factor.
 _FEWER_MODES, _LADDER = 0.99, 1.25
+# Modes that are left out because they are not needed may add this; with all samples they may be needed more.
+_ENOUGH_MODES = 1.001
 
 Rows = Int[np.ndarray, " rows"]
 Coordinates = Float[np.ndarray, "samples channels rank"]
@@ -71,7 +73,7 @@ class Folds:
         self.data, self.parts, self._output, self._seed = data, list(parts), output, seed
         self._coordinates = OutputCoordinates.of(data, output)
         self._known: dict[str, Coordinates] = {}
-        self._better: dict[str, list[int]] = {}
+        self._counted: dict[str, _ByCount] = {}
         self._best = np.inf, "", list[Coordinates]()
 
     @one_blas_thread()
@@ -85,17 +87,37 @@ class Folds:
         predicted = [self._predicted(candidate, part) for part in wanted]
         for part, values in zip(wanted, predicted, strict=True):
             found[self.parts[part]] = self._errors_by_count(candidate, part, values, counts)
-        others = (np.setdiff1d(np.arange(len(found)), self.parts[part]) for part in wanted)
-        best = {_best_column(found[rows]) for rows in others} if len(counts) > 1 else set[int]()
-        self._better[str(candidate)] = sorted(counts[column] or 0 for column in best - {0})
+        if len(counts) > 1:
+            self._counted[str(candidate)] = self._by_count(found, counts)
         errors = found[:, 0]
         if parts is None and (mean := float(np.nanmean(errors))) < self._best[0]:
             self._best = mean, str(candidate), predicted
         return errors
 
-    def better_modes(self, candidate: Candidate) -> list[int]:
-        """Numbers of modes with which a measured candidate was better than with all, but for one part each."""
-        return self._better.get(str(candidate), [])
+    def _by_count(self, errors: Float[np.ndarray, "samples counts"], counts: Sequence[int | None]) -> "_ByCount":
+        others = (np.setdiff1d(np.arange(len(errors)), rows) for rows in self.parts)
+        best = {_best_column(errors[rows]) for rows in others}
+        means = np.nan_to_num(np.nanmean(errors, axis=0), nan=np.inf)
+        better = {counts[column] or 0: float(means[column]) for column in sorted(best - {0}, reverse=True)}
+        most = self._coordinates.values.shape[2]
+        enough = [n or most for n, mean in zip(counts, means, strict=True) if mean <= _ENOUGH_MODES * means[0]]
+        return _ByCount(better, enough[-1] if np.isfinite(means[0]) else most)
+
+    def better_modes(self, candidate: Candidate) -> dict[int, float]:
+        """Numbers of modes with which a candidate was better than with all, but for one part each; the errors."""
+        return self._counted[str(candidate)].better if str(candidate) in self._counted else {}
+
+    def enough_modes(self, candidate: Candidate) -> int | None:
+        """The fewest modes with which a candidate is as good as with all, where that was measured."""
+        return self._counted[str(candidate)].enough if str(candidate) in self._counted else None
+
+    def with_parts(self, count: int) -> "Folds | None":
+        """The same samples in more parts; None if there are as many already."""
+        rows = np.concatenate(self.parts)
+        if (count := min(count, len(rows))) <= len(self.parts):
+            return None
+        parts = [np.sort(part) for part in np.array_split(rows, count)]
+        return Folds(self.data, self._output, parts, seed=self._seed)
 
     def _counts(self, candidate: Candidate, parts: Sequence[int]) -> list[int | None]:
         """That of the candidate; where it has all modes and several parts choose, fewer of them too."""
@@ -193,6 +215,14 @@ class Folds:
     def _fold(self, part: int) -> "_Fold":
         rows = np.setdiff1d(np.arange(self.data.samples), self.parts[part])
         return _Fold(self.data.take(rows), self._output, self._coordinates.values[rows])
+
+
+@dc.dataclass(frozen=True)
+class _ByCount:
+    """What errors say about the number of modes."""
+
+    better: dict[int, float]
+    enough: int
 
 
 def _best_column(errors: Float[np.ndarray, "samples counts"]) -> int:
@@ -333,10 +363,14 @@ class TrainedTrunk:
             found[self.parts[part]] = self._evaluated(candidate, part).predictions
         return found
 
-    def better_modes(self, candidate: Candidate) -> list[int]:
+    def better_modes(self, candidate: Candidate) -> dict[int, float]:
         """None: the trunk is given."""
         del candidate
-        return []
+        return {}
+
+    def enough_modes(self, candidate: Candidate) -> None:
+        """Not known: the trunk is given."""
+        del candidate
 
     def is_complete(self, candidate: Candidate) -> bool:
         """Whether a candidate is measured on all parts: closed forms are."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 from jaxtyping import Float
-from scipy.stats import qmc
 
 from ..errors import DataError, UsageError, ValueRangeError
 from ..intervals import MOST_NUMBERS
@@ -122,6 +121,8 @@ def _distinct(found: Sequence[scipy.optimize.OptimizeResult]) -> list[scipy.opti
 
 def sobol_points(dimensions: int, count: int, seed: int) -> Float[np.ndarray, "points dimensions"]:
     """Sobol points in the unit cube, scrambled by the seed: at least `count` of them, a power of 2."""
+    from scipy.stats import qmc  # takes longer to import than all else of SciPy
+
     options: dict[str, Any] = {"seed": seed}  # which SciPy 1.15 calls rng
     return qmc.Sobol(dimensions, **options).random_base2(int(np.ceil(np.log2(count))))
 
