@@ -15,6 +15,8 @@ from .array_checks import (
     Indices,
     any_array,
     check_length,
+    checked_labels,
+    checked_marks,
     checked_names,
     checked_weights,
     evenly,
@@ -141,8 +143,8 @@ class AbstractData(abc.ABC):
             inputs=_named_inputs(inputs, samples),
             **fields,
             sample_weights=checked_weights("sample_weights", sample_weights, "samples", samples),
-            is_suggested=None if is_suggested is None else _checked_marks(is_suggested, samples),
-            labels=_checked_labels(_plain_keys("labels", labels or {}), samples),
+            is_suggested=None if is_suggested is None else checked_marks(is_suggested, samples),
+            labels=checked_labels(_plain_keys("labels", labels or {}), samples),
             output_name=plain_name(output_name),
             coordinate_names=coordinate_names or default_coordinate_names(coordinates),
             channel_names=channel_names,
@@ -344,23 +346,6 @@ def _plain_keys(what: str, entries: Mapping[str, Any]) -> dict[str, Any]:
     if len(plain) < len(entries):
         raise DataError(f"{what}: two names differ by control characters alone; rename one")
     return plain
-
-
-def _checked_labels(labels: Mapping[str, object], samples: int) -> dict[str, Float[np.ndarray, " samples"]]:
-    checked = {name: real_array(f"labels[{name!r}]", label, ("samples",)) for name, label in labels.items()}
-    for name, label in checked.items():
-        check_length(f"labels[{name!r}]", "samples", len(label), samples, "outputs")
-    return checked
-
-
-def _checked_marks(marks: object, samples: int) -> Bool[np.ndarray, " samples"]:
-    array = whole_numbers("is_suggested", marks, ("samples",))
-    check_length("is_suggested", "samples", len(array), samples, "outputs")
-    if not np.isin(array, (0, 1)).all():
-        raise DataError(
-            f"is_suggested: expected True or False for each sample, got {array.min()} to {array.max()}"
-        )
-    return array.astype(bool)
 
 
 def _hint(points: np.ndarray, outputs: np.ndarray) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..records import BASELINES, CandidateSettings, Choice, Claim, mapping_at
 from .figures import method_label
-from .run_files import Experiment, Run
+from .run_files import Experiment, Run, is_limited_by_network, loss_over_limit
 
 MISSING = "\u2013"  # an en dash
 NO_TRUNK = "no trunk, Matern kernel ridge"
@@ -190,19 +190,6 @@ def runs_table(experiment: Experiment) -> Table:
         for run in experiment.runs
     )
     return Table("Every run.", header, rows, "figures wide", summary="Every run on its own")
-
-
-def is_limited_by_network(run: Run) -> bool | None:
-    """Whether more functions in the trunk could not help; None where it was not recorded."""
-    found = mapping_at(run.metrics, "trunk").get("is_limited_by_network")
-    return found if isinstance(found, bool) else None
-
-
-def loss_over_limit(run: Run) -> float | None:
-    """Trunk loss over the lowest possible, where that is known (p = 2) and above rounding level."""
-    loss, limit = run.number(*TRUNK), run.number("trunk", "limit")
-    is_known = is_limited_by_network(run) is False and run.number("trunk", "limit_upper") is None
-    return loss / limit if is_known and loss is not None and limit else None
 
 
 def _shown(experiment: Experiment) -> list[tuple[str, Path]]:
