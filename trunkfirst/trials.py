@@ -35,6 +35,8 @@ _LEAVE_ONE_OUT = 10
 _ONE_SPLIT, _TENTH = 500, 10
 # Samples left out of which one half gives intervals at 0.9.
 _ENOUGH = 20
+# This many folds are kept: all but those of the last, finer comparison.
+_MOST_FOLDS = 9
 # What the modes that a network learns may leave out in a comparison.
 _NETWORK_MODES = 1e-6
 # Fewer modes, which leave out noise of the outputs, must be this much better; their numbers grow by this factor.
@@ -75,6 +77,8 @@ class Folds:
         self._known: dict[str, Coordinates] = {}
         self._counted: dict[str, _ByCount] = {}
         self._best = np.inf, "", list[Coordinates]()
+        self._folds: dict[int, _Fold] = {}
+        self._mode_sizes: dict[str, np.ndarray] = {}
 
     @one_blas_thread()
     def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
@@ -84,9 +88,10 @@ class Folds:
         wanted = range(len(self.parts)) if parts is None else parts
         counts = self._counts(candidate, wanted)
         found = np.full((self.data.samples, len(counts)), np.nan)
-        predicted = [self._predicted(candidate, part) for part in wanted]
-        for part, values in zip(wanted, predicted, strict=True):
-            found[self.parts[part]] = self._errors_by_count(candidate, part, values, counts)
+        predicted: list[Coordinates] = []
+        for part in wanted:
+            predicted.append(self._predicted(candidate, part))
+            found[self.parts[part]] = self._errors_by_count(candidate, part, predicted[-1], counts)
         if len(counts) > 1:
             self._counted[str(candidate)] = self._by_count(found, counts)
         errors = found[:, 0]
@@ -115,7 +120,7 @@ class Folds:
 
     def with_parts(self, count: int) -> "Folds | None":
         """The same samples in more parts; None if there are as many already."""
-        rows = np.concatenate(self.parts)
+        rows = np.random.default_rng(self._seed).permutation(np.concatenate(self.parts))
         if (count := min(count, len(rows))) <= len(self.parts):
             return None
         parts = [np.sort(part) for part in np.array_split(rows, count)]
@@ -165,10 +170,12 @@ class Folds:
             found[rows] = self._coordinates.errors(rows, best).mean(axis=1)
         return float(np.nanmean(found))
 
-    @ft.cache  # noqa: B019 - folds live as long as the search
     def mode_sizes(self, weights: str) -> Float[np.ndarray, " modes"]:
         """The singular values of the outputs of all samples with these weights, as they are modes of a trunk."""
-        return _Fold(self.data, self._output, self._coordinates.values).principal(weights == "relative")[0]
+        if weights not in self._mode_sizes:
+            whole = _Fold(self.data, self._output, self._coordinates.values)
+            self._mode_sizes[weights] = whole.principal(weights == "relative")[0]
+        return self._mode_sizes[weights]
 
     @one_blas_thread()
     def training_error(self, candidate: Candidate) -> float:
@@ -213,10 +220,14 @@ class Folds:
             self._known[key] = found
         return found
 
-    @ft.cache  # noqa: B019 - folds live as long as the search
     def _fold(self, part: int) -> "_Fold":
-        rows = np.setdiff1d(np.arange(self.data.samples), self.parts[part])
-        return _Fold(self.data.take(rows), self._output, self._coordinates.values[rows])
+        """The latest are kept; each has a copy of nearly all samples."""
+        if part not in self._folds:
+            if len(self._folds) == _MOST_FOLDS:
+                del self._folds[next(iter(self._folds))]
+            rows = np.setdiff1d(np.arange(self.data.samples), self.parts[part])
+            self._folds[part] = _Fold(self.data.take(rows), self._output, self._coordinates.values[rows])
+        return self._folds[part]
 
 
 @dc.dataclass(frozen=True)
@@ -241,6 +252,8 @@ class _Fold:
     train: OperatorData
     output: Output
     coordinates: Coordinates
+    known: dict[bool, tuple[Float[np.ndarray, "modes rank"], Coordinates]] = dc.field(default_factory=dict)
+    """Modes and coefficients by whether weights are relative."""
 
     @ft.cached_property
     def scale(self) -> Float[np.ndarray, "channels 1"]:
@@ -282,15 +295,15 @@ class _Fold:
         rows = self._channel_weights(relative)
         return None if rows is None else rows.mean(axis=1)
 
-    @ft.cache  # noqa: B019 - lives as long as the fold
     def _channel_weights(self, relative: bool) -> Float[np.ndarray, "samples channels"] | None:
         return channel_weights(self.train, relative and not self.output.positive)
 
-    @ft.cache  # noqa: B019 - lives as long as the fold
     def _principal(self, relative: bool) -> tuple[Float[np.ndarray, "modes rank"], Coordinates]:
         """Modes and the coefficients of all samples."""
-        _, modes = self.principal(relative)
-        return modes, _times(self.targets, modes.T)
+        if relative not in self.known:
+            _, modes = self.principal(relative)
+            self.known[relative] = modes, _times(self.targets, modes.T)
+        return self.known[relative]
 
     def principal(self, relative: bool) -> tuple[Float[np.ndarray, " modes"], Float[np.ndarray, "modes rank"]]:
         """The singular values of all samples with their weights, and their principal modes."""
