@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from .data.array_checks import evenly
 from .data.operator_data import InputFunction, OperatorData
@@ -28,6 +28,13 @@ from .regressors.base import AbstractRegressor
 from .regressors.network import JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .trunks import AbstractTrunk
+
+# With fewer samples than this every fold has one of them.
+_LEAVE_ONE_OUT = 10
+# From this number on a tenth that is left out is enough where nothing is measured.
+_ONE_SPLIT, _TENTH = 500, 10
+# Samples left out of which one half gives intervals at 0.9.
+_ENOUGH = 20
 
 FOLDS = 5
 # Of more samples, a random part is looked at.
@@ -340,3 +347,55 @@ def _on_grid(data: OperatorData) -> tuple[list[np.ndarray], Float[np.ndarray, "s
     axes, order = grid_order(data.points)
     outputs = data.outputs if data.is_multichannel else data.outputs[..., None]
     return axes, outputs[:, order].reshape(data.samples, *map(len, axes), -1)
+
+
+def parts_of(order: Int[np.ndarray, " rows"], *, measured: bool) -> list[Int[np.ndarray, " part"]]:
+    """Rows to leave out, a fold after the other, of rows in random order."""
+    if not measured and len(order) >= _ONE_SPLIT:
+        return [np.sort(order[: len(order) // _TENTH])]
+    folds = len(order) if len(order) < _LEAVE_ONE_OUT else FOLDS
+    return [np.sort(part) for part in np.array_split(order, folds)]
+
+
+def one_part(order: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " part"]:
+    """A fifth of the rows, more if half of it would be too few samples for intervals, but at most a third."""
+    return np.sort(order[: max(len(order) // FOLDS, min(len(order) // 3, _ENOUGH), 1)])
+
+
+# Fewer modes, which hold less noise, must be this much better; modes that are not needed may add this to an error.
+_FEWER_MODES, _ENOUGH_MODES = 0.99, 1.005
+
+
+@dc.dataclass(frozen=True)
+class ModeCounts:
+    """Numbers of modes that are better than all, with their mean errors, and the fewest that are as good as all."""
+
+    better: dict[int, float]
+    enough: int
+
+    @classmethod
+    def of(
+        cls, errors: Float[np.ndarray, "samples counts"], counts: Sequence[int], parts: Sequence[np.ndarray]
+    ) -> "ModeCounts":
+        """From errors with all modes, and with fewer and fewer of them; NaN for samples that were not left out."""
+        means = np.nan_to_num(_means(errors), nan=np.inf)
+        others = (np.setdiff1d(np.arange(len(errors)), rows) for rows in parts)
+        best = {_best_column(errors[rows]) for rows in others}
+        # One after the other, because a mean may be decided by the few worst samples.
+        growth = _means(errors / np.maximum(errors[:, :1], np.finfo(float).tiny))
+        enough = [count for count, each in zip(counts, growth, strict=True) if each <= _ENOUGH_MODES]
+        return cls(
+            {counts[k]: float(means[k]) for k in sorted(best - {0}, reverse=True)},
+            enough[-1] if enough else counts[0],
+        )
+
+
+def _best_column(errors: Float[np.ndarray, "samples counts"]) -> int:
+    """The column with the least mean error; the first unless another is clearly better."""
+    means = np.nan_to_num(_means(errors), nan=np.inf)
+    best = int(np.argmin(means))
+    return best if means[best] < _FEWER_MODES * means[0] else 0
+
+
+def _means(errors: Float[np.ndarray, "samples counts"]) -> Float[np.ndarray, " counts"]:
+    return np.nanmean(errors, axis=0) if np.isfinite(errors).any() else np.full(errors.shape[1], np.inf)

@@ -15,6 +15,7 @@ from .data.scattered_data import AnyData, ScatteredData, relative_weights
 from .device_arrays import seed_key
 from .encode import make_fields
 from .encoders import AbstractEncoder, Identity
+from .errors import UsageError
 from .fields import Fields, functions_of, trunk_values
 from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import principal_directions, principal_rows
@@ -106,8 +107,11 @@ class Evaluation:
         return axes
 
 
-def evaluate(operator: Operator, data: AnyData) -> Evaluation:
+def evaluate(operator: Operator, data: Any, outputs: Any = None, points: Any = None) -> Evaluation:
     """Predict every sample of `data` and compare with its outputs.
+
+    `data` is `OperatorData` or `ScatteredData`; or the inputs, with their outputs, at the training points if no
+    points are given.
 
     >>> import numpy as np
     >>> import trunkfirst
@@ -116,10 +120,11 @@ def evaluate(operator: Operator, data: AnyData) -> Evaluation:
     >>> modes = trunkfirst.ModesTrunk(width=2)
     >>> method = trunkfirst.TwoStep(modes, trunkfirst.Linear(), inputs="raw", weights="none")
     >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method=method).operator
-    >>> found = trunkfirst.evaluate(operator, data.take(slice(30, 40)))
+    >>> found = trunkfirst.evaluate(operator, data.take(slice(30, 40)))  # or evaluate(operator, inputs, outputs)
     >>> bool(found.errors.max() < 1e-9), len(found.errors)
     (True, 10)
     """
+    data = _as_samples(operator, data, outputs, points)
     predictions = predict_at(operator, data)
     by_channel = _field_errors(predictions, data.outputs, data)
     reference = data.reference_outputs if isinstance(data, OperatorData) else None
@@ -131,6 +136,21 @@ def evaluate(operator: Operator, data: AnyData) -> Evaluation:
         None if reference is None else _field_errors(data.outputs, reference, data).mean(axis=1),
         dict(zip(data.channel_names, by_channel.T, strict=True)) if data.is_multichannel else None,
     )
+
+
+def _as_samples(operator: Operator, data: Any, outputs: Any, points: Any) -> AnyData:
+    if outputs is None and isinstance(data, OperatorData | ScatteredData):
+        return data
+    if outputs is None:
+        raise UsageError(
+            "outputs: not given; call evaluate(operator, data), or evaluate(operator, inputs, outputs)"
+        )
+    known = None if operator.domain is None else operator.domain.points
+    places = known if points is None else points
+    if places is None:
+        raise UsageError("points: this operator does not know its training points; pass points=...")
+    names = () if operator.domain is None else operator.domain.channel_names
+    return OperatorData(operator.checked_inputs(data), places, outputs, channel_names=names)
 
 
 def predict_at(operator: Operator, data: AnyData) -> Outputs:

@@ -2,6 +2,7 @@
 
 import dataclasses as dc
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from .runs.run import Outcome, run
 from .trials import Folds
 from .two_step import TwoStep
 
+_USUAL_CHANNELS = 8
+
 
 def fit(
     inputs: Any,
@@ -59,12 +62,13 @@ def fit(
     can pay. Then the operator is trained on all samples but the test samples.
 
     Args:
-        inputs: input functions (samples, sensors), a dictionary of several by name, or a pandas table of
-            parameters; or `OperatorData`, `ScatteredData`, `ShardedData`, an xarray Dataset, a dictionary of
-            arrays, or the path of a file.
-        outputs: output functions (samples, points) or (samples, points, channels), where `inputs` is an array.
-        points: where the outputs are given (points, coordinates), where `inputs` is an array; or the
-            coordinates of a grid by name, {"x": x, "t": t}, for outputs with an axis for each.
+        inputs: input functions (samples, sensors) or, on a grid, (samples, n, m), a dictionary of several by
+            name, or a pandas table of parameters; or `OperatorData`, `ScatteredData`, `ShardedData`, an xarray
+            Dataset, a dictionary of arrays, or the path of a file.
+        outputs: output functions (samples, points) or (samples, points, channels), where `inputs` is an array. An
+            xarray DataArray needs no points.
+        points: where the outputs are given (points, coordinates), or (points) of one coordinate, where `inputs`
+            is an array; or the coordinates of a grid by name, {"x": x, "t": t}, for outputs with an axis for each.
         axes: what the axes of such outputs are, ("x", "t") or ("samples", "x", "t", "channels"), where their
             lengths do not tell.
         method: `TwoStep`, `Monolithic` or `MonolithicProjected`; everything is chosen if left out.
@@ -102,6 +106,8 @@ def fit(
     """
     start = time.perf_counter()
     data = as_data(inputs, outputs, points, axes)
+    if method is not None and not isinstance(method, AbstractMethod):
+        raise UsageError(f"method: {method!r} is no method; give one such as trunkfirst.TwoStep(branch=...)")
     method = method or TwoStep()
     chooses = is_open(method)
     file = str(inputs) if isinstance(inputs, str | Path) else None
@@ -112,6 +118,7 @@ def fit(
         "minutes": minutes,
         "intervals": chooses if intervals is None else intervals,
     }
+    RunConfig(method=method, seed=seed, minutes=minutes)  # refuses what is out of range
     with as_reporter(progress) as reporter:
         options["reporter"] = reporter
         parts = split_data(data, settings, start=start, reporter=reporter)
@@ -136,13 +143,30 @@ def as_data(
         if isinstance(inputs, OperatorData | ScatteredData | ShardedData):
             return inputs
         return read_samples(Path(inputs), None, None) if isinstance(inputs, str | Path) else read_data(inputs)
+    if points is None and hasattr(inputs, "dims") and hasattr(outputs, "dims"):
+        return _from_labelled(inputs, outputs)
     if outputs is None or points is None:
         missing = "outputs" if outputs is None else "points"
         raise UsageError(f"{missing}: not given; call fit(inputs, outputs, points), or fit(data) with all in one")
     if axes is None and not isinstance(points, Mapping) and not isinstance(outputs, Mapping):
-        return OperatorData(inputs=inputs, points=points, outputs=outputs)
+        data = OperatorData(inputs=inputs, points=points, outputs=outputs)
+        if data.channels > _USUAL_CHANNELS:
+            warnings.warn(
+                f"outputs: the last axis of {data.outputs.shape} is read as {data.channels} channels; for a grid "
+                "give its coordinates by name, points={'x': x, 't': t}",
+                UserWarning,
+                stacklevel=3,
+            )
+        return data
     order = {} if axes is None else {"axes": axes}
     return read_data({"inputs": inputs, "points": points, "outputs": outputs, **order})
+
+
+def _from_labelled(inputs: Any, outputs: Any) -> AnyData:
+    """The samples of two xarray DataArrays, which know their coordinates."""
+    names = {"inputs": inputs.name or "inputs", "outputs": outputs.name or "outputs"}
+    dataset = inputs.to_dataset(name=names["inputs"]).merge(outputs.to_dataset(name=names["outputs"]))
+    return read_data(dataset, keys=names)
 
 
 FILE = "cross_validation.json"

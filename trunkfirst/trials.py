@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from .candidates import FOLDS, Candidate
+from .candidates import Candidate, ModeCounts
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
 from .device_arrays import seed_key
@@ -29,36 +29,15 @@ from .regressors.base import AbstractRegressor, values_in_blocks
 from .trunks import ModesTrunk
 from .two_step import TwoStep
 
-# With fewer samples than this every fold has one of them.
-_LEAVE_ONE_OUT = 10
-# From this number on a tenth that is left out is enough where nothing is measured.
-_ONE_SPLIT, _TENTH = 500, 10
-# Samples left out of which one half gives intervals at 0.9.
-_ENOUGH = 20
 # This many folds are kept: all but those of the last, finer comparison.
 _MOST_FOLDS = 9
 # What the modes that a network learns may leave out in a comparison.
 _NETWORK_MODES = 1e-6
-# Fewer modes, which leave out noise of the outputs, must be this much better; their numbers grow by this factor.
-_FEWER_MODES, _LADDER = 0.99, 1.25
-# Modes that are not needed may add this to an error; with more samples they may be needed more.
-_ENOUGH_MODES = 1.005
+# The numbers of modes that are looked at grow by this factor.
+_LADDER = 1.25
 
 Rows = Int[np.ndarray, " rows"]
 Coordinates = Float[np.ndarray, "samples channels rank"]
-
-
-def parts_of(order: Rows, *, measured: bool) -> list[Rows]:
-    """Rows to leave out, a fold after the other, of rows in random order."""
-    if not measured and len(order) >= _ONE_SPLIT:
-        return [np.sort(order[: len(order) // _TENTH])]
-    folds = len(order) if len(order) < _LEAVE_ONE_OUT else FOLDS
-    return [np.sort(part) for part in np.array_split(order, folds)]
-
-
-def one_part(order: Rows) -> Rows:
-    """A fifth of the rows, more if half of it would be too few samples for intervals, but at most a third."""
-    return np.sort(order[: max(len(order) // FOLDS, min(len(order) // 3, _ENOUGH), 1)])
 
 
 class Folds:
@@ -75,7 +54,7 @@ class Folds:
         self.data, self.parts, self._output, self._seed = data, list(parts), output, seed
         self._coordinates = OutputCoordinates.of(data, output)
         self._known: dict[str, Coordinates] = {}
-        self._counted: dict[str, _ByCount] = {}
+        self._counted: dict[str, ModeCounts] = {}
         self._best = np.inf, "", list[Coordinates]()
         self._folds: dict[int, _Fold] = {}
         self._mode_sizes: dict[str, np.ndarray] = {}
@@ -93,22 +72,12 @@ class Folds:
             predicted.append(self._predicted(candidate, part))
             found[self.parts[part]] = self._errors_by_count(candidate, part, predicted[-1], counts)
         if len(counts) > 1:
-            self._counted[str(candidate)] = self._by_count(found, counts)
+            numbers = [count or self._coordinates.values.shape[2] for count in counts]
+            self._counted[str(candidate)] = ModeCounts.of(found, numbers, self.parts)
         errors = found[:, 0]
         if parts is None and (mean := float(np.nanmean(errors))) < self._best[0]:
             self._best = mean, str(candidate), predicted
         return errors
-
-    def _by_count(self, errors: Float[np.ndarray, "samples counts"], counts: Sequence[int | None]) -> "_ByCount":
-        others = (np.setdiff1d(np.arange(len(errors)), rows) for rows in self.parts)
-        best = {_best_column(errors[rows]) for rows in others}
-        means = np.nan_to_num(np.nanmean(errors, axis=0), nan=np.inf)
-        better = {counts[column] or 0: float(means[column]) for column in sorted(best - {0}, reverse=True)}
-        # One after the other, because a mean may be decided by the few worst samples.
-        growth = np.nanmean(errors / np.maximum(errors[:, :1], np.finfo(float).tiny), axis=0)
-        most = self._coordinates.values.shape[2]
-        enough = [count or most for count, g in zip(counts, growth, strict=True) if g <= _ENOUGH_MODES]
-        return _ByCount(better, enough[-1] if enough else most)
 
     def better_modes(self, candidate: Candidate) -> dict[int, float]:
         """Numbers of modes with which a candidate was better than with all, but for one part each; the errors."""
@@ -228,21 +197,6 @@ class Folds:
             rows = np.setdiff1d(np.arange(self.data.samples), self.parts[part])
             self._folds[part] = _Fold(self.data.take(rows), self._output, self._coordinates.values[rows])
         return self._folds[part]
-
-
-@dc.dataclass(frozen=True)
-class _ByCount:
-    """What errors say about the number of modes."""
-
-    better: dict[int, float]
-    enough: int
-
-
-def _best_column(errors: Float[np.ndarray, "samples counts"]) -> int:
-    """The column with the least mean error; the first unless another is clearly better."""
-    means = np.nanmean(errors, axis=0) if np.isfinite(errors).any() else np.full(errors.shape[1], np.inf)
-    best = int(np.argmin(np.nan_to_num(means, nan=np.inf)))
-    return best if means[best] < _FEWER_MODES * means[0] else 0
 
 
 @dc.dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from .minimisers import Minimiser
 from .minimisers.adam import Adam
 from .minimisers.loop import OnStep, minimise
 from .networks.interpolate import can_interpolate, interpolate
-from .networks.layers import AbstractFunctions, Modes, Trunk, make_perceptron
+from .networks.layers import AbstractFunctions, ActivationName, InitialisationName, Modes, Trunk, make_perceptron
 from .records import LogEntry
 from .settings import Field, kind_field, record
 
@@ -64,8 +64,10 @@ class AbstractTrunkNetwork:
     width: int | None = Field(
         default=None, ge=1, description="N, the number of functions; from the data if left out"
     )
-    activation: str = Field(default="tanh", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid")
-    initialisation: str = Field(default="xavier", description="he or xavier")
+    activation: ActivationName = Field(
+        default="tanh", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid"
+    )
+    initialisation: InitialisationName = Field(default="xavier", description="he or xavier")
 
     def make(self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray) -> Trunk:
         """A new trunk for the points of `fields`, with its constant first function."""

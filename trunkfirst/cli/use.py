@@ -95,12 +95,14 @@ def _print_worst(operator: "Operator", inputs: "np.ndarray", worst: list[dict[st
 
 def predict(
     folder: RunFolder,
-    inputs: Annotated[Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), .nc, .zarr or .csv.")],
+    inputs: Annotated[
+        Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), .nc, .zarr, .csv or .npy.")
+    ],
     out: Annotated[
         Path, typer.Option(help="The file to write: .npz, .nc, .zarr or .vtu; without an ending a folder of .vtu.")
     ],
     points: Annotated[
-        Path | None, typer.Option(help="Output points, .npz or .csv.", show_default="the training points")
+        Path | None, typer.Option(help="Output points, .npz, .npy or .csv.", show_default="the training points")
     ] = None,
     level: Annotated[
         float, typer.Option(min=0.5, max=0.99, help="Confidence of the intervals: 0.8, 0.9 or 0.95.")
@@ -176,7 +178,7 @@ def suggest(
     pool: Annotated[
         Path | None,
         typer.Option(
-            help="Inputs to choose from instead, .npz or .csv; needed for functions.", show_default=False
+            help="Inputs to choose from instead, .npz, .npy or .csv; needed for functions.", show_default=False
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The file to write: .csv or .npz.")] = Path("next.csv"),
@@ -217,9 +219,11 @@ def report(
 
     Example: trunkfirst report runs/mine
     """
-    from ..files.integrity import verify_manifest
+    from ..files.integrity import no_run, verify_manifest
     from .console import write_run_report
 
+    if not folder.is_dir():
+        raise no_run(folder)
     for each in (folder, *(path.parent for path in sorted(folder.glob("*/metrics.json")))):
         if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):
             # Runs of a comparison may have been diagnosed later; each has its own manifest.
@@ -230,14 +234,15 @@ def report(
 
 def export(
     folder: RunFolder,
+    out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.py or page.html.")],
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="onnx (onnxruntime, any language), stablehlo (JAX), numpy (a Python file that needs only NumPy), "
-            "html (an interactive explorer in a browser)."
+            "html (an interactive explorer in a browser).",
+            show_default="by the ending of the file: .onnx, .stablehlo, .py, .html",
         ),
-    ],
-    out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.py or page.html.")],
+    ] = None,
     precision: Annotated[
         str | None, typer.Option(help="single or double.", show_default="the operator's own")
     ] = None,
@@ -250,10 +255,11 @@ def export(
     encoders, branch, trunk and output map. Single precision is refused if it changes outputs by over 1e-5.
     The html page has sliders for the inputs and draws the predicted field; it works offline.
 
-    Example: trunkfirst export runs/mine --to onnx --out model.onnx
+    Example: trunkfirst export runs/mine --out model.onnx
     """
-    from ..exporters.formats import export as write
+    from ..exporters.formats import export as write, format_of
 
+    to = to or format_of(out)
     done = write(folder, to, out, precision=precision)
     found = {"to": to, "precision": done.precision, "bytes": done.size, "error": done.error, "out": str(out)}
     cost = "" if done.error is None else f", which changes outputs by {number(done.error)} (relative)"

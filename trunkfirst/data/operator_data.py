@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses as dc
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -29,8 +30,9 @@ from .data_display import Panel, html_table, plot_panels, range_in_words
 class InputFunction:
     """The values of one input function at fixed sensors, for all samples.
 
-    `values` is (samples, sensors). Optional: the coordinates `sensors` (sensors, coordinates), the quadrature
-    weights `sensor_weights` (sensors), and the `grid_shape`, whose product is the number of sensors.
+    `values` is (samples, sensors), or (samples, n, m) on a grid. Optional: the coordinates `sensors` (sensors,
+    coordinates), the quadrature weights `sensor_weights` (sensors), and the `grid_shape`, whose product is the
+    number of sensors.
     """
 
     values: Float[np.ndarray, "samples sensors"]
@@ -60,9 +62,13 @@ class InputFunction:
 
     def checked(self, name: str) -> "InputFunction":
         """Return the same function with its arrays checked; messages call it `name`."""
-        values = real_array(name, self.values, ("samples", "sensors"))
+        values, shape = any_array(name, self.values), self.grid_shape
+        if values.ndim > 2:
+            shape = values.shape[1:] if shape is None else shape
+            values = values.reshape(len(values), math.prod(values.shape[1:]))
+        values = real_array(name, values, ("samples", "sensors"))
         count = values.shape[1]
-        sensors, weights, shape = self.sensors, self.sensor_weights, self.grid_shape
+        sensors, weights = self.sensors, self.sensor_weights
         if sensors is not None:
             sensors = real_array(f"{name}.sensors", sensors, ("sensors", "coordinates"))
             hint = "; looks transposed; use .T" if sensors.shape[1] == count else ""
@@ -271,7 +277,7 @@ class OperatorData(AbstractData):
     def _checked(
         self, points: object, outputs: object, weights: object, reference: object, triangles: object
     ) -> dict[str, Any]:
-        places = real_array("points", points, ("points", "coordinates"))
+        places = real_array("points", _one_coordinate(points), ("points", "coordinates"))
         values = real_array("outputs", outputs, ("samples", "points"), last="channels")
         check_length("outputs", "points", values.shape[1], len(places), "points", hint=_hint(places, values))
         point_weights = checked_weights("point_weights", weights, "points", len(places))
@@ -285,6 +291,18 @@ class OperatorData(AbstractData):
 
     def points_in_words(self) -> str:
         return f"all on the same {len(self.points):,} points"
+
+
+def _one_coordinate(points: object) -> np.ndarray:
+    """Points with one axis have one coordinate."""
+    places = any_array("points", points)
+    if places.ndim > 2:
+        raise DataError(
+            f"points: expected 2 axes (points, coordinates), got shape {places.shape}; give the coordinates of a "
+            f"grid by name, points={{'x': x, 't': t}}, or points.reshape(-1, {places.shape[-1]}) and outputs "
+            "(samples, points)"
+        )
+    return places[:, None] if places.ndim == 1 else places
 
 
 def default_coordinate_names(dimensions: int) -> tuple[str, ...]:
@@ -355,7 +373,10 @@ def _hint(points: np.ndarray, outputs: np.ndarray) -> str:
     if columns == points.shape[1] > len(points):
         return "; points looks transposed; use .T"
     if outputs.ndim == 3 and outputs.shape[2] == len(points):
-        return "; channels are the last axis; use np.moveaxis(outputs, 1, 2)"
+        return (
+            "; channels are the last axis; use np.moveaxis(outputs, 1, 2); or, if these are the axes of a grid, "
+            "give its coordinates by name, points={'x': x, 't': t}"
+        )
     if outputs.ndim == 3 and columns * outputs.shape[2] == len(points):
         return "; flatten the grid with outputs.reshape(len(outputs), -1)"
     return ""

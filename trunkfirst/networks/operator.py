@@ -352,6 +352,8 @@ class Operator(DeepONet):
             raise DataError("points: this operator does not know its training points; pass points=...")
         if points is None:
             return np.asarray(domain.points), np.zeros(len(np.asarray(domain.points)), bool)
+        if self.trunk.coordinates == 1 and np.ndim(points) == 1:
+            points = np.asarray(points)[:, None]
         places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
         is_outside = self.is_outside(places)
         if not extrapolate:

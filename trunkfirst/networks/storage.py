@@ -29,7 +29,7 @@ from ..encoders import (
     Powers,
     Standardise,
 )
-from ..errors import CorruptFileError, OutputNotWritableError
+from ..errors import CorruptFileError, OutputExistsError, OutputNotWritableError
 from ..files.integrity import CARD, atomic_write, inside, open_file, read_bytes, verify_manifest, write_manifest
 from ..files.text_files import parse_json, read_json, write_json, write_text
 from ..intervals import intervals_from
@@ -192,9 +192,14 @@ PARTS |= dict.fromkeys(("Coordinates", "Coefficients", "QuadratureProjection"), 
 def write_operator(operator: Any, folder: Path | str, card: str) -> Path:
     """Write `model.safetensors`, `model.json`, the card and a manifest into `folder`, made if necessary.
 
-    Returns the folder. Raises an `OutputNotWritableError` if the folder cannot be created.
+    Returns the folder. Raises an `OutputNotWritableError` if the folder cannot be created, and an
+    `OutputExistsError` if it is a file or the folder of a run.
     """
     folder = Path(folder)
+    if folder.is_file():
+        raise OutputExistsError(f"{folder} is a file; name a folder for the operator")
+    if (folder / "metrics.json").exists():
+        raise OutputExistsError(f"{folder} is the folder of a run, whose manifest would be lost; name another")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -20,7 +20,7 @@ from ..files.text_files import read_json, read_text, write_text
 from ..settings import setting_text
 from .budget_figures import budget_items
 from .error_figures import draw_cost, draw_errors, draw_histogram, draw_mean_errors
-from .error_maps import draw_error_maps, draw_geometry, draw_pair, draw_worst
+from .error_maps import draw_error_maps, draw_fields, draw_geometry, draw_pair, draw_worst
 from .figures import COLOURS, GREY, Axes, Image, Look, Omission, Panel, figure_style, new_figure, plain, to_image
 from .loss_figures import draw_anls, draw_branch_losses, draw_trunk_losses
 from .report_text import Wording, conditions, notices, remarks, summarise, wording_for
@@ -105,9 +105,11 @@ _PAPER = (
     "two-step method 2ST, the same without orthonormalisation 2STw/oQR, and the usual training of everything at "
     "once VAN."
 )
+_UNTESTED = "No samples were held back for testing, so there are no pictures of unseen samples."
 # Every name that a drawing of a report can have.
 _NAMES = (
-    *("geometry", "pair-input", "pair-output", "map-target", "map-error-*", "anls", "anls-loss", "anls-error"),
+    *("geometry", "pair-input", "pair-output", "map-target", "map-error-*", "typical", "typical-*"),
+    *("anls", "anls-loss", "anls-error"),
     *("trunk-loss", "trunk-loss-time", "branch-loss", "branch-loss-time"),
     *("error-time", "errors", "errors-mean", "errors-histogram", "worst-*"),
     *("budget-parts-*", "budget-samples-*"),
@@ -127,7 +129,7 @@ def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
     Raises `DataError` when the directory holds no run, `CorruptFileError` when a file contradicts itself.
     """
     experiment = read_experiment(directory)
-    wording = wording_for(experiment.problem, data)
+    wording = wording_for(experiment.problem, data, experiment.runs[0].names)
     with figure_style():
         sections = _sections(experiment, wording, data)
     _remove_stale(directory / "figures")
@@ -155,14 +157,19 @@ def _sections(experiment: Experiment, wording: Wording, data: OperatorData | Non
     paper = paper_tables(experiment)
     runs = runs_table(experiment) if len(experiment.runs) > 1 else None
     training = (draw_trunk_losses(experiment, wording), draw_branch_losses(experiment), draw_anls(experiment))
-    errors = (
+    errors: tuple[Item | None, ...] = (
         draw_cost(experiment),
         draw_errors(experiment, wording),
         draw_mean_errors(experiment, wording),
         draw_histogram(experiment),
     )
-    samples = (draw_error_maps(experiment, wording), draw_worst(experiment, wording))
+    if all(run.number("samples", "test") == 0 for run in experiment.runs):
+        errors = (_UNTESTED,)
+    fields = draw_fields(experiment, wording) if len(experiment.methods) == 1 else None
+    first = fields or draw_error_maps(experiment, wording)
+    left_out = (first,) if isinstance(first, Omission) else ()
     return (
+        section("fields", "Predictions", () if left_out else (first,)),
         section("paper", "Comparison with the paper", (_PAPER, *paper) if paper else ()),
         section("numbers", "Numbers", (methods_table(experiment), *remarks(experiment), runs)),
         section("chosen", "Model selection", choice_tables(experiment)),
@@ -170,7 +177,7 @@ def _sections(experiment: Experiment, wording: Wording, data: OperatorData | Non
         section("training", "Training", training),
         section("errors", "Errors on unseen samples", errors),
         section("budget", "Error budget", budget_items(experiment)),
-        section("maps", "Single test samples", samples),
+        section("maps", "Single test samples", (*left_out, draw_worst(experiment, wording))),
     )
 
 

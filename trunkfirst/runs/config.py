@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from ..errors import SettingError, UnknownNameError, UsageError, ValueRangeError
+from ..files.integrity import absent
 from ..files.text_files import read_toml
 from ..method import AbstractMethod
 from ..monolithic import Monolithic, MonolithicProjected
@@ -243,8 +244,10 @@ def resolve(
     given: dict[str, Any] = {"problem": target}
     if target.endswith(".toml"):
         if not Path(target).is_file():
-            raise UsageError(f"there is no configuration file {target}")
+            raise absent(target)
         given = nested(read_toml(target))
+    elif Path(target).exists() and target not in problem_names():
+        raise UsageError(f"{target} is no problem; if it holds data, train with: trunkfirst fit {target}")
     for key, value in (("seed", seed), ("data.samples", samples)):
         if value is not None:
             put(given, key.split("."), value)

@@ -20,9 +20,9 @@ from .predictor import (
     JSON,
     LEVEL,
     NPZ,
+    Arrays,
     Refused,
     Shapes,
-    Arrays,
 )
 
 OUTSIDE = "outside_domain"
