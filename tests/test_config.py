@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sklearn.linear_model import Ridge
 
-from trunkfirst.errors import SettingError, TrunkfirstError, UnknownNameError, UsageError, ValueRangeError
+from trunkfirst.errors import CorruptFileError, SettingError, TrunkfirstError, UnknownNameError, ValueRangeError
 from trunkfirst.files.text_files import read_toml
 from trunkfirst.inputs import BasisInputs, RawInputs, StandardisedInputs
 from trunkfirst.linear.orthonormalise import QR, SVD
@@ -214,7 +214,7 @@ def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, content: str, error: t
 
 
 def test_a_file_that_is_not_there(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"no configuration file .*absent\.toml"):
+    with pytest.raises(CorruptFileError, match=r"absent\.toml does not exist"):
         resolved(str(tmp_path / "absent.toml"))
 
 

@@ -296,13 +296,11 @@ class OperatorData(AbstractData):
 
 
 def _one_coordinate(points: object) -> np.ndarray:
-    """Points with one axis have one coordinate."""
     places = any_array("points", points)
     if places.ndim > 2:
         raise DataError(
-            f"points: expected 2 axes (points, coordinates), got shape {places.shape}; give the coordinates of a "
-            f"grid by name, points={{'x': x, 't': t}}, or points.reshape(-1, {places.shape[-1]}) and outputs "
-            "(samples, points)"
+            f"points: expected 2 axes (points, coordinates), got shape {places.shape}; give coordinates of a grid "
+            f"by name, {{'x': x, 't': t}}, or points.reshape(-1, {places.shape[-1]}) and outputs (samples, points)"
         )
     return places[:, None] if places.ndim == 1 else places
 
@@ -358,10 +356,8 @@ def _hint(points: np.ndarray, outputs: np.ndarray) -> str:
     if columns == points.shape[1] > len(points):
         return "; points looks transposed; use .T"
     if outputs.ndim == 3 and outputs.shape[2] == len(points):
-        return (
-            "; channels are the last axis; use np.moveaxis(outputs, 1, 2); or, if these are the axes of a grid, "
-            "give its coordinates by name, points={'x': x, 't': t}"
-        )
+        channels = "channels are the last axis; use np.moveaxis(outputs, 1, 2)"
+        return f"; {channels}; or, if it is a grid, give its coordinates by name, points={{'x': x, 't': t}}"
     if outputs.ndim == 3 and columns * outputs.shape[2] == len(points):
         return "; flatten the grid with outputs.reshape(len(outputs), -1)"
     return ""

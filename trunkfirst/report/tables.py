@@ -171,7 +171,7 @@ def methods_table(experiment: Experiment) -> Table:
     rows = tuple((heading, *(_with_spread(runs, path) for runs in groups)) for heading, path in _shown(experiment))
     if _has_unfinished(experiment):
         rows = (("Status", *map(_status, groups)), *rows)
-    caption = "Methods side by side" if len(groups) > 1 else "Errors, losses, sizes and seconds"
+    caption = "Methods side by side" if len(groups) > 1 else "All numbers"
     caption += ", mean ± standard deviation over seeds." if any(len(runs) > 1 for runs in groups) else "."
     return Table(caption, ("Quantity", *map(method_label, experiment.methods)), rows, "figures")
 
@@ -194,12 +194,11 @@ def runs_table(experiment: Experiment) -> Table:
 
 def _shown(experiment: Experiment) -> list[tuple[str, Path]]:
     """The quantities that at least one run has."""
-    found = (each for each in _QUANTITIES if not _is_closed_form(experiment, each[1]))
-    return [each for each in found if any(_cell(run, each[1]) != MISSING for run in experiment.runs)]
+    return [each for each in _QUANTITIES if any(_is_shown(run, each[1]) for run in experiment.runs)]
 
 
-def _is_closed_form(experiment: Experiment, path: Path) -> bool:
-    return path[-1] == "iterations" and all((_number(run, path) or 0) <= 1 for run in experiment.runs)
+def _is_shown(run: Run, path: Path) -> bool:
+    return (_number(run, path) or 0) > 1 if path[-1] == "iterations" else _cell(run, path) != MISSING
 
 
 def _has_unfinished(experiment: Experiment) -> bool:
