@@ -126,9 +126,8 @@ def _fast(name: str, problem: _Problem, method: str) -> AbstractMethod:
     if name in _FRONTS:
         inputs = PrincipalInputs(16) if name == "burgers-front" else StandardisedInputs("log")
         return TwoStep(MovingTrunk(), Kernel(), orthonormalise, inputs=inputs, weights="relative")
-    branch: AbstractRegressor = NetworkBranch(
-        **{"skip": False, "decay": 0.0} | problem.branch | problem.fast_branch
-    )
+    network: dict[str, Any] = {"skip": False, "decay": 0.0} | problem.branch | problem.fast_branch
+    branch: AbstractRegressor = NetworkBranch(**network)
     if name == "discontinuous-conductivity":
         branch = Kernel()  # on training samples left out: 5e-7; the network 4e-6, active neurons 5e-6
     return TwoStep(NetworkTrunk(**problem.trunk, **problem.fast_trunk), branch, orthonormalise, **common)
