@@ -19,6 +19,7 @@ from trunkfirst.presets import preset_method
 from trunkfirst.problems.generate import problem_names
 from trunkfirst.regressors.base import Sklearn
 from trunkfirst.regressors.network import AutoBranch, JointBranch
+from trunkfirst.regressors.ridge import Kernel
 from trunkfirst.runs.config import RunConfig, load_config, make_config, resolve
 from trunkfirst.settings import from_values, merge, parse_setting, put, to_toml, to_values
 from trunkfirst.trunks import JointTrunk
@@ -264,6 +265,9 @@ def test_iterations_for_each_step_suit_every_method():
     exchanges = resolved("discontinuous-conductivity", iterations=7).method  # of neurons: another unit
     assert isinstance(exchanges, TwoStep)
     assert (getattr(exchanges.trunk, "iterations", 0), getattr(exchanges.branch, "iterations", 0)) == (7, 100)
+    kernel = resolved("discontinuous-conductivity", iterations=7, preset="fast").method  # in closed form
+    assert isinstance(kernel, TwoStep)
+    assert (getattr(kernel.trunk, "iterations", 0), kernel.branch) == (7, Kernel())
 
 
 # -- pieces
