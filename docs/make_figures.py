@@ -1,7 +1,7 @@
 """Draws the figures of method.md, moving.md and problems.md from small real runs: python docs/make_figures.py.
 
 `python docs/make_figures.py domains` draws the domains and equations of the problems alone, in seconds, and
-`moving` the figures of moving.md too.
+`moving` the figure of moving.md too.
 
 The example of method.md is a front at a: the operator maps the number a to the curve
 u(x) = 1 / (1 + exp(-(x - a) / 0.04)). It takes a minute or two; every number in the figures is from these runs.
@@ -153,23 +153,13 @@ def draw_budget(good: trunkfirst.FitResult) -> Figure:
     return figure
 
 
-def moving_jumps() -> tuple[trunkfirst.OperatorData, trunkfirst.OperatorData]:
-    """A jump whose place and height depend on one number: 61 samples to train, 60 between them."""
+def draw_moving() -> Figure:
+    """An unseen sample with fixed functions and with as many that move, and those for three inputs."""
     x, a = np.linspace(0, 1, 150), np.linspace(0, 1, 121)[:, None]
     data = trunkfirst.OperatorData(a, x[:, None], np.where(x < 0.2 + 0.6 * a, 1.0 + a - x, 0.1 * x))
-    return data.take(np.arange(0, 121, 2)), data.take(np.arange(1, 121, 2))
-
-
-def fit_jumps(trunk: trunkfirst.MovingTrunk | trunkfirst.ModesTrunk) -> trunkfirst.Operator:
-    """An operator with a given trunk and a kernel."""
-    method = trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), **COMMON)
-    return trunkfirst.fit(moving_jumps()[0], method=method, intervals=False).operator
-
-
-def draw_moving(operator: trunkfirst.Operator) -> Figure:
-    """An unseen sample with fixed functions and with as many that move, and those for three inputs."""
-    train, unseen = moving_jumps()
-    x = train.points[:, 0]
+    train, unseen = data.take(np.arange(0, 121, 2)), data.take(np.arange(1, 121, 2))
+    method = trunkfirst.TwoStep(trunkfirst.MovingTrunk(iterations=400), trunkfirst.Kernel(), **COMMON)
+    operator = trunkfirst.fit(train, method=method, intervals=False).operator
     modes = np.linalg.svd(train.outputs, full_matrices=False)[2][: operator.rank]
     figure, panels = plt.subplots(1, 4, figsize=(10, 2.9), width_ratios=(1.6, 1, 1, 1))
     truth, inputs = unseen.outputs[30], unseen.flat_inputs[[10, 30, 50]]
@@ -185,22 +175,6 @@ def draw_moving(operator: trunkfirst.Operator) -> Figure:
     for panel, number, functions in zip(panels[1:], inputs[:, 0], basis, strict=True):
         panel.plot(x, functions, lw=1)
         panel.set(title=f"functions, f = {number:.2f}", xlabel="y")
-    return figure
-
-
-def draw_moving_errors(moving: dict[int, trunkfirst.Operator]) -> Figure:
-    """The error of unseen samples against the number of functions, fixed and moving."""
-    unseen = moving_jumps()[1]
-    widths = (1, 2, 4, 8, 16, 32, 56)
-    fixed = {width: fit_jumps(trunkfirst.ModesTrunk(width=width)) for width in widths}
-    figure, panel = plt.subplots(figsize=(5.2, 3.3))
-    for name, operators, style in (("fixed", fixed, "s-"), ("that move", moving, "o-")):
-        errors = [float(trunkfirst.evaluate(each, unseen).errors.mean()) for each in operators.values()]
-        ranks = [each.rank for each in operators.values()]
-        panel.loglog(ranks, errors, style, color=ORANGE if name == "fixed" else BLUE, label=name)
-        sys.stdout.write(f"functions {name}: {dict(zip(ranks, errors, strict=True))}\n")
-    panel.set(xlabel="number of functions", ylabel="mean relative l2 error, unseen samples")
-    panel.legend()
     return figure
 
 
@@ -335,9 +309,7 @@ def main(only: str = "") -> None:
         save(draw_domain(problem), f"domain-{problem}.png")
     if only == "domains":
         return
-    moving = {width: fit_jumps(trunkfirst.MovingTrunk(width=width, iterations=400)) for width in (1, 2, 4, 8)}
-    save(draw_moving(moving[4]), "moving.svg")
-    save(draw_moving_errors(moving), "moving-errors.svg")
+    save(draw_moving(), "moving.svg")
     if only == "moving":
         return
     results = methods()
