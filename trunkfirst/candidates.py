@@ -368,7 +368,7 @@ _FEWER_MODES, _ENOUGH_MODES = 0.99, 1.005
 
 @dc.dataclass(frozen=True)
 class ModeCounts:
-    """Numbers of modes better than all, with their mean errors, and the fewest that are as good as all."""
+    """Numbers of modes that are better than all, with their mean errors; the fewest that are as good as all."""
 
     better: dict[int, float]
     enough: int
@@ -384,10 +384,8 @@ class ModeCounts:
         # One after the other, because a mean may be decided by the few worst samples.
         growth = _means(errors / np.maximum(errors[:, :1], np.finfo(float).tiny))
         enough = [count for count, each in zip(counts, growth, strict=True) if each <= _ENOUGH_MODES]
-        return cls(
-            {counts[k]: float(means[k]) for k in sorted(best - {0}, reverse=True)},
-            enough[-1] if enough else counts[0],
-        )
+        better = {counts[k]: float(means[k]) for k in sorted(best - {0}, reverse=True)}
+        return cls(better, enough[-1] if enough else counts[0])
 
 
 def _best_column(errors: Float[np.ndarray, "samples counts"]) -> int:
