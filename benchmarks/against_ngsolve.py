@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trunkfirst.problems.discontinuous_conductivity import DiscontinuousConductivity
+from trunkfirst.problems.conductivity import DiscontinuousConductivity
 from trunkfirst.problems.finite_elements import one
 from trunkfirst.problems.generate import get_problem
 from trunkfirst.problems.nonlinear_darcy import fine_profiles

@@ -42,7 +42,8 @@ from trunkfirst.intervals import LEVELS, Intervals, fit_novelty
 from trunkfirst.networks.layers import Perceptron, Trunk
 from trunkfirst.networks.operator import Operator, save
 from trunkfirst.serve.app import make_app
-from trunkfirst.serve.requests import JSON, NPZ, Limits
+from trunkfirst.serve.predictor import JSON, NPZ
+from trunkfirst.serve.requests import Limits
 from trunkfirst.serve.server import make_server
 from trunkfirst.training_summary import TrainingSummary, write_summary
 

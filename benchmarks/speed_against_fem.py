@@ -29,10 +29,9 @@ from _common import CLOCKS, Table, make_run_config, options_for, publish
 
 from trunkfirst.linear.orthonormalise import relative_errors
 from trunkfirst.problems import nonlinear_darcy
-from trunkfirst.problems.nonlinear_problems import NonlinearConductivity, cosine, set_up
+from trunkfirst.problems.nonlinear_darcy import NonlinearConductivity, cosine, set_up
 from trunkfirst.runs.run import run
-from trunkfirst.serve.predictor import Predictor
-from trunkfirst.serve.requests import JSON, NPZ
+from trunkfirst.serve.predictor import JSON, NPZ, Predictor
 
 PROBLEM = "nonlinear-conductivity"
 EQUATION = NonlinearConductivity()

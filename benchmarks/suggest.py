@@ -20,7 +20,7 @@ from scipy.stats import qmc
 import trunkfirst
 from trunkfirst.fitting import train
 from trunkfirst.next_samples import on_host
-from trunkfirst.problems.nonlinear_problems import MultipleInputs, NonlinearConductivity
+from trunkfirst.problems.nonlinear_darcy import MultipleInputs, NonlinearConductivity
 from trunkfirst.run_data import DataSettings, split_data
 
 METHOD = trunkfirst.TwoStep(

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 
 import trunkfirst
 from trunkfirst.error_budget import error_budget, trunk_basis
+from trunkfirst.problems.conductivity import conductivity
 from trunkfirst.problems.generate import get_problem
-from trunkfirst.problems.random_conductivity import conductivity
 
 IMAGES = Path(__file__).parent / "images"
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8a9099"

@@ -13,7 +13,7 @@ from trunkfirst.errors import PredictOnlyError, SettingError, UsageError
 from trunkfirst.networks.branches import PredictOnlyBranch
 from trunkfirst.networks.layers import Trunk, make_perceptron
 from trunkfirst.networks.operator import Operator, save
-from trunkfirst.regressors.sklearn import Sklearn
+from trunkfirst.regressors.base import Sklearn
 
 
 @pytest.fixture(autouse=True)

@@ -147,7 +147,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
     "dates": (npz(points=POINTS.astype("datetime64[s]")), "subtract the first time"),
     "durations": (npz(points=POINTS.astype("timedelta64[s]")), "divide by np.timedelta64(1, 's')"),
     "records": (npz(points=np.zeros((4, 2), "f8,f8")), "give each of its fields as an array of its own"),
-    "objects in memory": (lambda _: arrays(inputs=RAGGED), "got dtype object; its entries are objects"),
+    "objects in memory": (lambda _: arrays(inputs=RAGGED), "got dtype object; entry 0 is"),
     "huge integers": (npz(inputs=np.full((3, 5), 2**62)), "inputs['input']: holds integers beyond 2^53"),
     "masked": (lambda _: arrays(inputs=np.ma.masked_equal(INPUTS, 2)), "inputs: 1 values are masked"),
     "a cell": (mat(outputs=RAGGED), "outputs: expected real numbers, got dtype object"),
@@ -225,7 +225,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
     ),
     "scattered triangles": (npz(points=FULL, triangles=[[0, 1, 2]]), "triangles: not for scattered data"),
     # files
-    "one array": (raw("x.npy", npy((1,), bytes(8))), "holds one array; save three with np.savez"),
+    "one array": (raw("x.npy", npy((1,), bytes(8))), "holds one array; give a folder with inputs.npy, points.npy"),
     "one table": (raw("x.csv", b"1,2\n"), "give a folder with inputs.csv, points.csv and outputs.csv"),
     "not a source": (lambda _: 3, "cannot read data from int; give a path, a dictionary"),
     # tables

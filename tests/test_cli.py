@@ -304,7 +304,7 @@ MORE_ERRORS: dict[str, tuple[list[str], int, str]] = {
     "no such file": (["run", "absent.toml"], 2, "absent.toml"),
     "batch too large": (["run", NAME, *SMALL, "--set", "branch.batch=99", "--out", "a"], 5, "batch of 99"),
     "no run": (["report", "absent"], 6, "absent"),
-    "nothing to resume": (["resume", "absent"], 2, "absent: no such run"),
+    "nothing to resume": (["resume", "absent"], 10, "absent: no such run"),
     "random points": (["data", "make", NAME, "--samples", "6", "--points", "seven"], 5, "points is 'seven'"),
 }
 

@@ -17,8 +17,8 @@ from trunkfirst.monolithic import Monolithic
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.presets import preset_method
 from trunkfirst.problems.generate import problem_names
+from trunkfirst.regressors.base import Sklearn
 from trunkfirst.regressors.network import AutoBranch, JointBranch
-from trunkfirst.regressors.sklearn import Sklearn
 from trunkfirst.runs.config import RunConfig, load_config, make_config, resolve
 from trunkfirst.settings import from_values, merge, parse_setting, put, to_toml, to_values
 from trunkfirst.trunks import JointTrunk

@@ -12,7 +12,7 @@ from own_problems import DOUBLE, fit_branch, known_trunk, saved_and_loaded
 
 import trunkfirst
 from trunkfirst import search
-from trunkfirst.coordinates import coordinate_candidates, periods_on_grid, waves_on_grid
+from trunkfirst.candidates import coordinate_candidates, periods_on_grid, waves_on_grid
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encoders import Chain, FourierFeatures, Identity, Parallel, Periodic, Standardise, in_precision
 from trunkfirst.errors import DataError, SettingError

@@ -8,11 +8,11 @@ from helpers import waves
 from own_problems import Call
 
 import trunkfirst
-from trunkfirst.cross_validation import CrossValidation
 from trunkfirst.data.read_write import write_data
 from trunkfirst.errors import DataError
 from trunkfirst.files.integrity import verify_run
 from trunkfirst.files.text_files import read_json
+from trunkfirst.interface import CrossValidation
 
 METHOD = trunkfirst.TwoStep(
     trunkfirst.ModesTrunk(width=4), trunkfirst.Linear(), inputs=trunkfirst.StandardisedInputs(), weights="none"
@@ -92,7 +92,7 @@ def test_an_interrupted_cross_validation_is_resumed(call: Call, tmp_path: Path, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("trunkfirst.cross_validation.cross_validate", interrupt)
+        patch.setattr("trunkfirst.interface.cross_validate", interrupt)
         assert call(*command, "--out", run)[0] == 130
     verify_run(run)  # it can be used
     assert not file.exists()

@@ -15,8 +15,8 @@ from own_problems import Call
 from trunkfirst.distributed import pools
 from trunkfirst.distributed.pools import Lost, on_cluster
 from trunkfirst.errors import ClusterError, MissingExtraError, SolveError, ValueRangeError
+from trunkfirst.problems.conductivity import RandomConductivity
 from trunkfirst.problems.generate import make_data, output_points
-from trunkfirst.problems.random_conductivity import RandomConductivity
 
 PROBLEM = "random-conductivity"
 SHARD, SHARDS = 5, 8

@@ -19,7 +19,7 @@ from own_problems import Call
 
 import trunkfirst
 from trunkfirst.errors import CorruptFileError, UsageError
-from trunkfirst.exporters import explorer, explorer_fields
+from trunkfirst.exporters import explorer, explorer_data
 from trunkfirst.exporters.explorer import explorer_page
 from trunkfirst.exporters.formats import export
 from trunkfirst.files.integrity import write_manifest
@@ -114,12 +114,12 @@ def test_the_command(runs: Path, tmp_path: Path, call: Call):
 def test_large_tables_are_rounded_or_thinned(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     operator = load(runs / "numbers")
     points = read_npz(runs / "numbers" / "training.npz")["points"]
-    monkeypatch.setattr(explorer_fields, "_MOST_BYTES", 81 * 5 * 4)
+    monkeypatch.setattr(explorer_data, "_MOST_BYTES", 81 * 5 * 4)
     page = tmp_path / "page.html"
     export(runs / "numbers", "html", page)
     assert content_of(page)["table"]["type"] == "f4"
     compare(page, operator, points, tmp_path, 1e-5)
-    monkeypatch.setattr(explorer_fields, "MOST_ERROR", 0.0)
+    monkeypatch.setattr(explorer_data, "MOST_ERROR", 0.0)
     export(runs / "numbers", "html", page)
     content = content_of(page)
     assert content["table"]["type"] == "f8"

@@ -20,9 +20,8 @@ from helpers import make_network
 from trunkfirst.encoders import Identity
 from trunkfirst.errors import UsageError
 from trunkfirst.exporters.formats import to_stablehlo
+from trunkfirst.exporters.graph import to_javascript, to_numpy, to_onnx
 from trunkfirst.exporters.jaxpr import trace
-from trunkfirst.exporters.onnx import to_onnx
-from trunkfirst.exporters.scripts import to_javascript, to_numpy
 from trunkfirst.networks.layers import ACTIVATIONS, Trunk
 from trunkfirst.networks.operator import Operator
 from trunkfirst.networks.storage import PARTS

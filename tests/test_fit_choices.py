@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 from own_problems import Call, antiderivative
 
-from trunkfirst.auto import choose
 from trunkfirst.candidates import Candidate, settings_of
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.encode import encode
 from trunkfirst.files.integrity import sha256_of
 from trunkfirst.files.text_files import read_json
+from trunkfirst.fitting import choose
 from trunkfirst.inputs import Coordinates, RawInputs
 from trunkfirst.leaderboard import Leaderboard
 from trunkfirst.method import AbstractMethod
-from trunkfirst.modes import ModesTrunk
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.regressors.network import AutoBranch, NetworkBranch
 from trunkfirst.regressors.ridge import Kernel
@@ -31,7 +30,7 @@ from trunkfirst.runs.config import make_config
 from trunkfirst.settings import from_values, to_toml, to_values
 from trunkfirst.sizing import with_sizes
 from trunkfirst.trials import Folds
-from trunkfirst.trunks import AutoTrunk
+from trunkfirst.trunks import AutoTrunk, ModesTrunk
 from trunkfirst.two_step import TwoStep
 
 pytestmark = pytest.mark.usefixtures("no_report")

@@ -26,7 +26,7 @@ from trunkfirst.progress import Silent
 from trunkfirst.regressors.network import AutoBranch, NetworkBranch
 from trunkfirst.run_data import read_samples
 from trunkfirst.runs.config import RunConfig, make_config, nested
-from trunkfirst.runs.more_samples import is_still_good, joined
+from trunkfirst.runs.resume import is_still_good, joined
 from trunkfirst.runs.run import run
 from trunkfirst.sizing import with_sizes, within_minutes
 from trunkfirst.two_step import TwoStep

@@ -16,12 +16,12 @@ from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.sharded_data import write_shards
 from trunkfirst.errors import DataError
 from trunkfirst.inputs import PrincipalInputs, RawInputs
-from trunkfirst.modes import ModesTrunk
 from trunkfirst.networks.fourier_layers import SpectralLayer, make_fourier_network
 from trunkfirst.networks.operator import Operator
 from trunkfirst.regressors.fourier import FourierBranch
 from trunkfirst.regressors.input_grid import OutputBasis, find_grid, patched, projection, resample
 from trunkfirst.regressors.ridge import Kernel
+from trunkfirst.trunks import ModesTrunk
 from trunkfirst.two_step import TwoStep
 
 RNG = np.random.default_rng(0)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import UsageError, ValueRangeError
-from trunkfirst.problems import burgers_front, riemann
+from trunkfirst.problems import conservation_laws
 from trunkfirst.problems.generate import get_problem, make_data
 
-GAMMA = riemann.GAMMA
-STRENGTHS = {"riemann": riemann.LOW_RATIO, "riemann-strong": riemann.HIGH_RATIO}
+GAMMA = conservation_laws.GAMMA
+STRENGTHS = {"riemann": conservation_laws.LOW_RATIO, "riemann-strong": conservation_laws.HIGH_RATIO}
 
 
 def fluxes(state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -21,10 +21,10 @@ def fluxes(state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", STRENGTHS)
 def test_jumps_of_the_shock_tube_conserve(name: str):
     p = np.asarray(STRENGTHS[name].pressures)
-    star = riemann.star_region(p)
+    star = conservation_laws.star_region(p)
     for place, speeds in enumerate((star.shock_speed, star.velocity)):  # the shock, the contact
         for sample, speed in enumerate(speeds):
-            before, behind = riemann.solution(p, speed * np.array([1 - 1e-9, 1 + 1e-9]))[sample]
+            before, behind = conservation_laws.solution(p, speed * np.array([1 - 1e-9, 1 + 1e-9]))[sample]
             (q, f), (r, g) = fluxes(before), fluxes(behind)
             assert np.allclose(f - g, speed * (q - r), rtol=1e-6, atol=1e-6 * np.abs(f).max()), place
             assert before[1] != pytest.approx(behind[1], rel=0.01)
@@ -34,11 +34,11 @@ def test_jumps_of_the_shock_tube_conserve(name: str):
 def test_entropy_falls_nowhere(name: str):
     """Constant through the rarefaction, larger behind the shock; the fan carries its Riemann invariant."""
     p = np.asarray(STRENGTHS[name].pressures)
-    star = riemann.star_region(p)
+    star = conservation_laws.star_region(p)
     for sample in range(2):
         tail = star.velocity[sample] - np.sqrt(GAMMA * star.pressure[sample] / star.density_left[sample])
         rays = np.linspace(-np.sqrt(GAMMA * p[sample]), tail, 50)
-        u, rho, pressure = riemann.solution(p, rays)[sample].T
+        u, rho, pressure = conservation_laws.solution(p, rays)[sample].T
         assert np.allclose(pressure / rho**GAMMA, p[sample], rtol=1e-10)
         sound = np.sqrt(GAMMA * pressure / rho)
         assert np.allclose(u - sound, rays, rtol=1e-10, atol=1e-10 * sound.max())
@@ -46,7 +46,7 @@ def test_entropy_falls_nowhere(name: str):
     assert (star.pressure / star.density_right**GAMMA > 1).all()
 
 
-def rusanov(p: float, problem: riemann.Riemann, cells: int) -> np.ndarray:
+def rusanov(p: float, problem: conservation_laws.Riemann, cells: int) -> np.ndarray:
     """Velocities in cells, by a scheme of first order on a tube that is long enough."""
     x = (np.arange(4 * cells) + 0.5) / cells - 1.5
     density, h = np.ones_like(x), 1 / cells
@@ -71,7 +71,7 @@ def test_a_scheme_converges_to_the_shock_tube(name: str):
     p, errors = problem.pressures[1], []
     for cells in (100, 400):
         x = (np.arange(cells) + 0.5) / cells
-        exact = riemann.solution(np.array([p]), (x - problem.diaphragm) / problem.time)[0, :, 0]
+        exact = conservation_laws.solution(np.array([p]), (x - problem.diaphragm) / problem.time)[0, :, 0]
         errors.append(np.abs(rusanov(p, problem, cells) - exact).mean() / exact.mean())
     assert errors[1] < 0.6 * errors[0]
     assert errors[1] < 0.05
@@ -89,10 +89,10 @@ def godunov(u: np.ndarray, h: float, time: float) -> np.ndarray:
 
 
 def test_a_scheme_converges_to_the_front():
-    start, errors = burgers_front.Start(1.0, 0.1, 0.2, 0.1, 1.0), []
+    start, errors = conservation_laws.Start(1.0, 0.1, 0.2, 0.1, 1.0), []
     for cells in (200, 800):
         x = (np.arange(4 * cells) + 0.5) / cells - 2.0
-        exact = burgers_front.entropy_solution(start, x, np.ones_like(x))
+        exact = conservation_laws.entropy_solution(start, x, np.ones_like(x))
         inside = (x > 0) & (x < 1)
         errors.append(np.abs(godunov(start(x), 1 / cells, 1.0) - exact)[inside].mean())
     assert errors[1] < 0.4 * errors[0]
@@ -101,15 +101,15 @@ def test_a_scheme_converges_to_the_front():
 
 def test_the_front_satisfies_its_jump_relation():
     """Its speed is the mean of the values at both sides, and the larger one is on the left."""
-    start, places, sides = burgers_front.Start(1.1, 0.05, 0.15, 0.12, 4.0), [], []
+    start, places, sides = conservation_laws.Start(1.1, 0.05, 0.15, 0.12, 4.0), [], []
     for time in (0.5, 0.501):
         low, high = 0.0, 1.5
         for _ in range(50):
             middle = (low + high) / 2
-            u = burgers_front.entropy_solution(start, np.array([middle]), np.array([time]))
+            u = conservation_laws.entropy_solution(start, np.array([middle]), np.array([time]))
             low, high = (middle, high) if u[0] > 0.6 else (low, middle)
         places.append(low)
-        sides.append(burgers_front.entropy_solution(start, np.array([low, high]), np.full(2, time)))
+        sides.append(conservation_laws.entropy_solution(start, np.array([low, high]), np.full(2, time)))
     assert sides[0][0] > sides[0][1] + 0.5
     assert (places[1] - places[0]) / 1e-3 == pytest.approx(np.mean(sides), rel=1e-3)
 

@@ -22,8 +22,8 @@ from trunkfirst.intervals import (
     novelty_from,
 )
 from trunkfirst.leaderboard import Chosen
-from trunkfirst.modes import ModesTrunk
 from trunkfirst.regressors.ridge import Linear
+from trunkfirst.trunks import ModesTrunk
 from trunkfirst.two_step import TwoStep
 
 METHOD = TwoStep(ModesTrunk(), Linear(), inputs=RawInputs(), weights="none")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trunkfirst.errors import ValueRangeError
+from trunkfirst.problems.finite_elements import Triangulation, fitted_square, grid_square, triangulate_square
 from trunkfirst.problems.generate import get_problem
-from trunkfirst.problems.meshes import Triangulation, fitted_square, grid_square, triangulate_square
 
 PAPER_SIZES = [
     ("nonlinear-conductivity", 2049),

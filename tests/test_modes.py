@@ -19,17 +19,16 @@ from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import write_data
 from trunkfirst.errors import DataError
 from trunkfirst.exporters.formats import to_stablehlo
+from trunkfirst.exporters.graph import to_numpy, to_onnx
 from trunkfirst.exporters.jaxpr import trace
-from trunkfirst.exporters.onnx import to_onnx
-from trunkfirst.exporters.scripts import to_numpy
 from trunkfirst.fields import TrunkResult
 from trunkfirst.files.text_files import read_json
 from trunkfirst.fitting import fit_method
 from trunkfirst.inputs import Coordinates, RawInputs, StandardisedInputs
-from trunkfirst.modes import ModesTrunk
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Output
 from trunkfirst.regressors.ridge import Linear
+from trunkfirst.trunks import ModesTrunk
 from trunkfirst.two_step import TwoStep
 
 METHOD = TwoStep(ModesTrunk(), Linear(), inputs=RawInputs(), weights="none")

@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 
 import trunkfirst
-from trunkfirst import search, sizing
+from trunkfirst import moving_trunk, search, sizing
 from trunkfirst.data.fixed_functions import fixed_functions
 from trunkfirst.encode import encode
 from trunkfirst.error_budget import error_budget, nearest_samples
 from trunkfirst.errors import UsageError
 from trunkfirst.fields import Fields
 from trunkfirst.fitting import fit_method
-from trunkfirst.minimisers.loop import AbstractObjective
-from trunkfirst.moving_trunk import MovingTrunk, moving_problem
+from trunkfirst.moving_trunk import Coupled, MovingProblem, MovingTrunk, moving_problem
 from trunkfirst.networks.operator import Operator
 
 X = np.linspace(0, 1, 50)
@@ -99,11 +98,24 @@ def test_channels_share_the_functions():
     assert found.errors.mean() < 0.2
 
 
-def problem_and_start(trunk: MovingTrunk, data: trunkfirst.OperatorData) -> tuple[AbstractObjective, object]:
+def problem_and_start(
+    trunk: MovingTrunk, data: trunkfirst.OperatorData, layers: type = np.float64
+) -> tuple[MovingProblem, Coupled]:
     fields = encode(data, METHOD, np.dtype(float)).fields
     assert isinstance(fields, Fields)
     start = trunk.start(fields, dtype=np.dtype(float), key=jr.key(1))
-    return moving_problem(fields, trunk.ridge, np.dtype(float), key=jr.key(2)), start
+    return moving_problem(fields, trunk.ridge, np.dtype(float), layers=np.dtype(layers), key=jr.key(2)), start
+
+
+def test_phi_in_single_precision_and_in_blocks(monkeypatch: pytest.MonkeyPatch):
+    """Against the functions of all samples at once in double precision; the last block is not full."""
+    monkeypatch.setattr(moving_trunk, "_BLOCK", 7 * len(X))
+    with jax.enable_x64(True):
+        problem, start = problem_and_start(TRUNK, TRAIN, np.float32)
+        Phi, _ = problem.features(start)
+        exact = start.functions.functions(problem.points.astype(float), problem.inputs)
+    assert Phi.dtype == float
+    assert np.allclose(Phi, exact, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("sensors", [1, 7])

@@ -12,9 +12,9 @@ import pytest
 
 from trunkfirst.errors import SolveError, UnknownNameError, ValueRangeError
 from trunkfirst.problems import generate
-from trunkfirst.problems.discontinuous_conductivity import DiscontinuousConductivity
+from trunkfirst.problems.conductivity import DiscontinuousConductivity
 from trunkfirst.problems.generate import get_problem, make_data, problem_names
-from trunkfirst.problems.nonlinear_problems import MultipleInputs, NonlinearConductivity
+from trunkfirst.problems.nonlinear_darcy import MultipleInputs, NonlinearConductivity
 
 CLASSES = {c.name: c for c in (NonlinearConductivity, DiscontinuousConductivity, MultipleInputs)}
 

@@ -3,18 +3,25 @@
 import numpy as np
 import pytest
 
-from trunkfirst.problems.discontinuous_conductivity import (
+from trunkfirst.problems.conductivity import (
     DiscontinuousConductivity,
     bottom_flux,
     disk_diffusion,
     in_disk,
     values_at,
 )
-from trunkfirst.problems.finite_elements import p1_basis, solve_poisson, sum_elements, to_skfem
+from trunkfirst.problems.finite_elements import (
+    Triangulation,
+    fitted_square,
+    grid_square,
+    p1_basis,
+    solve_poisson,
+    sum_elements,
+    to_skfem,
+    triangulate_square,
+)
 from trunkfirst.problems.generate import get_problem
-from trunkfirst.problems.meshes import Triangulation, fitted_square, grid_square, triangulate_square
-from trunkfirst.problems.nonlinear_darcy import QuadraticDarcy, coarse_profiles, fine_profiles
-from trunkfirst.problems.nonlinear_problems import MultipleInputs
+from trunkfirst.problems.nonlinear_darcy import MultipleInputs, QuadraticDarcy, coarse_profiles, fine_profiles
 
 SIDES = (9, 17, 33)
 

@@ -8,10 +8,8 @@ from test_problems_fem import order, series
 
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import SolveError, ValueRangeError
-from trunkfirst.problems import finite_elements, random_conductivity
-from trunkfirst.problems.generate import get_problem, make_data
-from trunkfirst.problems.meshes import grid_square
-from trunkfirst.problems.random_conductivity import (
+from trunkfirst.problems import conductivity as conductivity_problems, finite_elements
+from trunkfirst.problems.conductivity import (
     MODES,
     BinaryDarcy,
     cell_diffusion,
@@ -21,6 +19,8 @@ from trunkfirst.problems.random_conductivity import (
     evaluate_modes,
     interpolate,
 )
+from trunkfirst.problems.finite_elements import grid_square
+from trunkfirst.problems.generate import get_problem, make_data
 
 NAME = "random-conductivity"
 UNIT = (0.0, 1.0)
@@ -201,7 +201,7 @@ def test_indefinite_coefficient_is_a_solve_error(monkeypatch: pytest.MonkeyPatch
     parameters = problem.parameters(3, seed=0)
     bad = int(parameters[1, 0])
     monkeypatch.setattr(
-        random_conductivity, "conductivity", lambda seed: np.full((128, 128), -1.0 if seed == bad else 1.0)
+        conductivity_problems, "conductivity", lambda seed: np.full((128, 128), -1.0 if seed == bad else 1.0)
     )
     with pytest.raises(SolveError, match=r"sample 41 \(seed = .*did not converge"):
         problem.solve(parameters, first=40)

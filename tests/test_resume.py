@@ -28,8 +28,7 @@ from trunkfirst.regressors.active_neurons import NeuronSearch
 from trunkfirst.runs.compare import Comparison, compare
 from trunkfirst.runs.config import RunConfig, load_config, make_config, nested
 from trunkfirst.runs.directory import run_directory
-from trunkfirst.runs.more_samples import fit_more
-from trunkfirst.runs.resume import resume
+from trunkfirst.runs.resume import fit_more, resume
 from trunkfirst.runs.run import run
 from trunkfirst.settings import merge
 

@@ -12,11 +12,11 @@ from trunkfirst.evaluation import evaluate, predict_at
 from trunkfirst.fitting import FitResult, fit_method
 from trunkfirst.inputs import RawInputs, StandardisedInputs
 from trunkfirst.intervals import HeldOut
-from trunkfirst.modes import ModesTrunk
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.progress import Silent
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.trials import Candidate, TrainedTrunk
+from trunkfirst.trunks import ModesTrunk
 from trunkfirst.two_step import TwoStep
 
 X = np.linspace(0, 1, 40)

@@ -13,21 +13,20 @@ from own_problems import antiderivative
 
 import trunkfirst
 from trunkfirst import search
-from trunkfirst.auto import choose
 from trunkfirst.candidates import Candidate
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import DataError
 from trunkfirst.evaluation import evaluate, predict_at
 from trunkfirst.files.text_files import read_json
-from trunkfirst.fitting import FitResult, fit_method
+from trunkfirst.fitting import FitResult, choose, fit_method
 from trunkfirst.inputs import PowerInputs, PrincipalInputs, RawInputs, StandardisedInputs
-from trunkfirst.modes import ModesTrunk
 from trunkfirst.outputs import Output
 from trunkfirst.progress import Silent
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.run_data import DataSettings, split_data
 from trunkfirst.trials import Folds
+from trunkfirst.trunks import ModesTrunk
 from trunkfirst.two_step import TwoStep
 
 X = np.linspace(0, 1, 30)

@@ -20,12 +20,12 @@ from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import AnyData, scattered_from_lists
 from trunkfirst.inputs import PowerInputs, StandardisedInputs
 from trunkfirst.leaderboard import Chosen
-from trunkfirst.modes import ModesTrunk
 from trunkfirst.progress import Silent
 from trunkfirst.records import BASELINES
 from trunkfirst.regressors.network import AutoBranch, NetworkBranch
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.search import Search
+from trunkfirst.trunks import ModesTrunk
 from trunkfirst.two_step import TwoStep
 
 RNG = np.random.default_rng(0)
@@ -44,9 +44,12 @@ class Known:
         self.data, self.parts, self.known = waves(SAMPLES, sensors=3), PARTS, errors
         self.seen: list[Candidate] = []
 
-    def better_modes(self, candidate: Candidate) -> list[int]:
+    def better_modes(self, candidate: Candidate) -> dict[int, float]:
         del candidate
-        return []
+        return {}
+
+    def enough_modes(self, candidate: Candidate) -> None:
+        del candidate
 
     def is_complete(self, candidate: Candidate) -> bool:
         return candidate.is_closed_form

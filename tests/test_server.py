@@ -16,7 +16,8 @@ pytest.importorskip("uvicorn", reason="the server needs the extra serve")
 
 from trunkfirst.networks.operator import Operator
 from trunkfirst.serve.app import make_app
-from trunkfirst.serve.requests import Limits, json_of
+from trunkfirst.serve.predictor import json_of
+from trunkfirst.serve.requests import Limits
 
 RNG = np.random.default_rng(1)
 

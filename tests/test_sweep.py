@@ -34,9 +34,9 @@ from trunkfirst.files.text_files import read_json, read_toml, write_json
 from trunkfirst.inputs import PrincipalInputs
 from trunkfirst.problems.generate import output_points
 from trunkfirst.report.pages import write_sweep
-from trunkfirst.runs.config import RunConfig
+from trunkfirst.runs.config import RunConfig, make_grid
 from trunkfirst.runs.run import run
-from trunkfirst.runs.sweeps import Row, Sweep, is_sound, make_grid
+from trunkfirst.runs.sweeps import Row, Sweep, is_sound
 from trunkfirst.trunks import JointTrunk
 from trunkfirst.two_step import TwoStep
 

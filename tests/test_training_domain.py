@@ -9,7 +9,7 @@ import pytest
 import trunkfirst
 from trunkfirst.errors import DataError
 from trunkfirst.networks.training_domain import TrainingDomain
-from trunkfirst.problems.meshes import Triangulation, triangulate_square
+from trunkfirst.problems.finite_elements import Triangulation, triangulate_square
 
 RNG = np.random.default_rng(0)
 

@@ -14,7 +14,7 @@ from trunkfirst.errors import DataError
 from trunkfirst.fitting import train
 from trunkfirst.run_data import DataSettings, RunData, split_data
 from trunkfirst.runs.config import make_config
-from trunkfirst.runs.more_samples import fit_more
+from trunkfirst.runs.resume import fit_more
 from trunkfirst.runs.run import run
 
 SAMPLES = 30

@@ -28,7 +28,8 @@ __all__ = ["__version__", "errors", *_MODULE_OF]  # pyright: ignore[reportUnsupp
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = errors.did_you_mean(name, __all__).strip()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint and '; '}{hint}")
     try:
         return getattr(importlib.import_module(_MODULE_OF[name], __name__), name)
     except errors.MissingExtraError as error:

@@ -1,10 +1,6 @@
 """The public names: what type checkers read, and `__init__.py` too."""
 
 from . import errors as errors
-from .cross_validation import (
-    CrossValidation as CrossValidation,
-    cross_validate as cross_validate,
-)
 from .data.data_check import check_data as check_data
 from .data.operator_data import (
     InputFunction as InputFunction,
@@ -40,7 +36,12 @@ from .inputs import (
     RawInputs as RawInputs,
     StandardisedInputs as StandardisedInputs,
 )
-from .interface import fit as fit
+from .interface import (
+    CrossValidation as CrossValidation,
+    cross_validate as cross_validate,
+    fit as fit,
+)
+from .intervals import Prediction as Prediction
 from .learning_curves import (
     LearningCurve as LearningCurve,
     learning_curve as learning_curve,
@@ -53,7 +54,6 @@ from .losses import Batches as Batches
 from .minimisers.adam import Adam as Adam
 from .minimisers.lbfgs import LBFGS as LBFGS
 from .minimisers.loop import Stopping as Stopping
-from .modes import ModesTrunk as ModesTrunk
 from .monolithic import (
     Monolithic as Monolithic,
     MonolithicProjected as MonolithicProjected,
@@ -64,12 +64,7 @@ from .network_trunk import (
     SeparateTrunks as SeparateTrunks,
 )
 from .networks.inversion import Inversion as Inversion
-from .networks.operator import (
-    Operator as Operator,
-    Prediction as Prediction,
-    load as load,
-    save as save,
-)
+from .networks.operator import Operator as Operator, load as load, save as save
 from .next_samples import (
     Suggestion as Suggestion,
     suggest as suggest,
@@ -78,6 +73,7 @@ from .outputs import Output as Output
 from .presets import preset_method as preset_method
 from .problems.generate import make_data as make_data
 from .regressors.active_neurons import ActiveNeurons as ActiveNeurons
+from .regressors.base import Sklearn as Sklearn
 from .regressors.fourier import FourierBranch as FourierBranch
 from .regressors.input_grid import resample as resample
 from .regressors.network import (
@@ -90,11 +86,11 @@ from .regressors.ridge import (
     Kernel as Kernel,
     Linear as Linear,
 )
-from .regressors.sklearn import Sklearn as Sklearn
 from .run_data import Split as Split
 from .trunks import (
     AutoTrunk as AutoTrunk,
     JointTrunk as JointTrunk,
+    ModesTrunk as ModesTrunk,
     TrunkNetwork as TrunkNetwork,
 )
 from .two_step import TwoStep as TwoStep

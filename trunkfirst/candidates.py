@@ -2,7 +2,12 @@
 
 import dataclasses as dc
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .data.array_checks import evenly
 from .data.operator_data import InputFunction, OperatorData
 from .data.scattered_data import AnyData
 from .inputs import (
@@ -13,7 +18,10 @@ from .inputs import (
     PredictiveInputs,
     PrincipalInputs,
     StandardisedInputs,
+    input_modes,
 )
+from .linear.low_rank import principal_rows
+from .networks.grids import grid_order, is_grid
 from .records import CandidateSettings
 from .regressors.active_neurons import ActiveNeurons
 from .regressors.base import AbstractRegressor
@@ -21,11 +29,16 @@ from .regressors.network import JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .trunks import AbstractTrunk
 
+FOLDS = 5
+# Of more samples, a random part is looked at.
+MAX_SAMPLES = 4000
+
 # Iterations of a network in a comparison; more while its decay is chosen, because overfitting must show.
 BRIEF_ITERATIONS = 30
 _DECAYS = (1e-4, 1e-6, 1e-8)
 _MAX_SENSORS, _FEW_SENSORS = 1000, 32
 _COUNTS = (4, 8, 16, 32, 64)
+_SMOOTHNESS = {"inf": "Gaussian ", "5/2": "", "3/2": "Matern 3/2 ", "1/2": "Matern 1/2 "}
 _MAX_FOR_NEURONS, _NEURON_ITERATIONS = 2000, 100
 
 
@@ -92,8 +105,9 @@ def kernel_encodings(data: AnyData) -> list[AbstractInputs]:
     sensors = data.flat_inputs.shape[1]
     if len(data.inputs) not in (1, sensors) or sensors <= 8:
         return encoding_candidates(data)
-    most = min(data.samples, sensors)
-    return [StandardisedInputs(), *(PrincipalInputs(count) for count in _COUNTS if count < most)]
+    # More coordinates than the inputs have are the same for all counts.
+    most = next((count for count in _COUNTS if count >= len(input_modes(data).sizes)), _COUNTS[-1])
+    return [StandardisedInputs(), *(PrincipalInputs(count) for count in _COUNTS if count <= most)]
 
 
 def anisotropic_encodings(data: AnyData, best: Sequence[AbstractInputs]) -> list[AbstractInputs]:
@@ -157,10 +171,9 @@ def kind_of_branch(branch: AbstractRegressor) -> str:
     """The kind of a branch as candidates are named."""
     if isinstance(branch, NetworkBranch) and branch.convolution:
         return "convolution"
-    if isinstance(branch, Kernel) and (branch.lengths == "each" or branch.smoothness == "inf"):
-        smoothness, lengths = branch.smoothness == "inf", branch.lengths == "each"
+    if isinstance(branch, Kernel):
         factor = " x linear" if branch.linear_factor else ""
-        return f"{'Gaussian ' * smoothness}{'ARD ' * lengths}kernel{factor}"
+        return f"{_SMOOTHNESS[branch.smoothness]}{'ARD ' * (branch.lengths == 'each')}kernel{factor}"
     return getattr(branch, "kind", type(branch).__name__)
 
 
@@ -170,3 +183,160 @@ def settings_of(candidate: Candidate) -> CandidateSettings:
     is_trained = getattr(branch, "iterations", 1) > 0
     decay = getattr(branch, "decay", 0.0)
     return CandidateSettings(kind_of_branch(branch), str(candidate.inputs), candidate.weights, decay, is_trained)
+
+
+# What is trained by iterations has to be this much better than a closed form.
+_WORTH_TRAINING = 0.97
+
+Errors = Float[np.ndarray, " samples"]
+Mask = Bool[np.ndarray, " samples"]
+
+
+class Comparison:
+    """Compares candidates by name.
+
+    A candidate is complete if every sample of all parts was left out once. What is trained by iterations is not:
+    it was measured on the first part alone. One half of that part chooses among such candidates, the other
+    measures; if there was nothing to choose, all of it.
+
+    Args:
+        parts: Rows that were left out, one array for each fold.
+        samples: The number of samples.
+        measured: Whether an error will be reported, so that some samples must not choose.
+        tolerance: The first candidate whose error is within this factor of the least is the best.
+    """
+
+    def __init__(
+        self, parts: Sequence[np.ndarray], samples: int, *, measured: bool, tolerance: float = 1.0
+    ) -> None:
+        self._parts, self._measured, self._tolerance = parts, measured, tolerance
+        self.errors: dict[str, Errors] = {}
+        self.left_out = np.sort(np.concatenate(parts))
+        self.first, self._second = _halves(parts[0], samples, measured)
+
+    def mean(self, name: str, rows: Mask | None = None) -> float:
+        """The mean error of a candidate on the rows that choose."""
+        errors = self.errors[name]
+        if rows is None:
+            rows = ~np.isnan(errors) if self.is_complete(name) else self.first
+        return float(np.mean(errors[rows]))
+
+    def is_complete(self, name: str) -> bool:
+        """Whether there are several parts, and every sample of theirs was left out."""
+        was_left_out = ~np.isnan(self.errors[name][self.left_out])
+        return not self._measured or (len(self._parts) > 1 and bool(was_left_out.all()))
+
+    def best(self, names: Sequence[str]) -> str:
+        """The best complete candidate, or another one that is clearly better on the first half."""
+        complete = [name for name in names if self.is_complete(name)]
+        others = [name for name in names if name not in complete]
+        if not others:
+            return self.least(complete)
+        trained = self.least(others, self.first)
+        if not complete:
+            return trained
+        closed = self.least(complete)
+        is_better = self.mean(trained, self.first) < _WORTH_TRAINING * self.mean(closed, self.first)
+        return trained if is_better else closed
+
+    def least(self, names: Sequence[str], rows: Mask | None = None) -> str:
+        """The first name whose error is nearly the least; the first of all if none is finite."""
+        errors = {name: self.mean(name, rows) for name in names}
+        least = min((error for error in errors.values() if np.isfinite(error)), default=np.inf)
+        return next((name for name in names if errors[name] <= self._tolerance * least), names[0])
+
+    def measuring(self, names: Sequence[str]) -> Mask:
+        """The samples of the first part that did not choose among `names`."""
+        return self._second if len(names) > 1 else self.first | self._second
+
+    def validation_error(self, name: str, names: Sequence[str]) -> float:
+        """The error of the choice `name` among `names` on samples that did not choose.
+
+        For complete candidates the samples of every part are predicted by what the other parts would choose.
+        """
+        if not self.is_complete(name):
+            return self.mean(name, self.measuring(names))
+        complete = [each for each in names if self.is_complete(each)]
+        found = np.empty(len(self.first))
+        for rows in self._parts:
+            others = np.zeros(len(found), bool)
+            others[np.setdiff1d(self.left_out, rows)] = True
+            found[rows] = self.errors[self.least(complete, others)][rows]
+        return float(found[self.left_out].mean())
+
+
+def _halves(part: np.ndarray, samples: int, measured: bool) -> tuple[Mask, Mask]:
+    """Samples of the first part that choose among trained candidates, and those that measure the winner."""
+    first, second = np.zeros((2, samples), bool)
+    rows = np.random.default_rng(0).permutation(part)
+    middle = (len(rows) + 1) // 2 if measured else len(rows)
+    first[rows[:middle]] = True
+    second[rows[middle:]] = True
+    return (first, second) if second.any() else (first, first)
+
+
+# Fewer values say little about a period. At the seam, second differences may be this much larger than elsewhere.
+_FEWEST, _SEAM = 8, 1.5
+# Modes with this share of the squares of the outputs oscillate if they have this many waves; frequencies to try.
+_MODES_SHARE, _WAVES, _FREQUENCIES = 0.99, 4.0, 32
+_MAX_ROWS = 500
+
+
+def coordinate_candidates(given: Coordinates, data: OperatorData) -> dict[str, dict[str, Any]]:
+    """Settings to try for a network trunk, by name: periods and waves on a grid, where none are given."""
+    if not is_grid(data.points):
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    if not given.periods and (periods := periods_on_grid(data)):
+        found[f"periodic in {', '.join(periods)}"] = {"periods": periods}
+    if not given.fourier and (waves := waves_on_grid(data)) >= _WAVES:
+        found[f"{_FREQUENCIES} waves"] = {"fourier": _FREQUENCIES, "cycles": round(1.5 * waves, 1)}
+    return found
+
+
+def periods_on_grid(data: OperatorData) -> dict[str, float]:
+    """Periods of evenly spaced coordinates where values and slopes at both ends match, in all samples.
+
+    The last point may be the first one of the next period or the one before it.
+    """
+    axes, fields = _on_grid(data)
+    found: dict[str, float] = {}
+    for number, (name, x) in enumerate(zip(data.coordinate_names, axes, strict=True)):
+        steps, values = np.diff(x), np.moveaxis(fields, number + 1, 0)
+        if len(x) < _FEWEST or np.ptp(steps) > 1e-6 * steps[0]:
+            continue
+        if _is_cyclic(values[:-1], values[-1] - values[0]):
+            found[name] = float(x[-1] - x[0])
+        elif _is_cyclic(values):
+            found[name] = float(x[-1] - x[0] + steps.mean())
+    return found
+
+
+def _is_cyclic(values: Float[np.ndarray, "n ..."], apart: np.ndarray | float = 0.0) -> bool:
+    """Whether a sequence continues with its first value: its second differences there are like all others."""
+    bends = np.abs(np.roll(values, -1, axis=0) - 2 * values + np.roll(values, 1, axis=0))
+    inside = bends[1:-1].max()
+    seam = max(bends[0].max(), bends[-1].max(), float(np.abs(apart).max()))
+    return bool(1e-12 * np.abs(values).max() < inside and seam <= _SEAM * inside)
+
+
+def waves_on_grid(data: OperatorData) -> float:
+    """Waves across the box in the leading modes of the outputs, along the coordinate that has the most."""
+    axes, fields = _on_grid(data)
+    rows = np.moveaxis(fields, -1, 1).reshape(-1, len(data.points))
+    sizes, modes, _ = principal_rows(rows[evenly(len(rows), _MAX_ROWS)], 1e-12)
+    before = np.concatenate([[0.0], np.cumsum(sizes**2)[:-1]])
+    leading = modes[before < _MODES_SHARE * np.sum(sizes**2)].reshape(-1, *map(len, axes))
+    is_positive = leading > 0
+    changes = [
+        np.mean(np.sum(np.diff(is_positive, axis=axis + 1), axis=axis + 1), axis=tuple(range(1, len(axes))))
+        for axis in range(len(axes))
+    ]
+    return float(np.max(changes)) / 2
+
+
+def _on_grid(data: OperatorData) -> tuple[list[np.ndarray], Float[np.ndarray, "samples ..."]]:
+    """The axes, and the outputs with an axis for each, then the channels."""
+    axes, order = grid_order(data.points)
+    outputs = data.outputs if data.is_multichannel else data.outputs[..., None]
+    return axes, outputs[:, order].reshape(data.samples, *map(len, axes), -1)

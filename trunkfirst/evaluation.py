@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .data.array_checks import unit_of
 from .data.data_display import html_table
@@ -15,11 +15,13 @@ from .data.scattered_data import AnyData, ScatteredData, relative_weights
 from .device_arrays import seed_key
 from .encode import make_fields
 from .encoders import AbstractEncoder, Identity
+from .errors import UsageError
 from .fields import Fields, functions_of, trunk_values
-from .linear.low_rank import principal_directions
-from .linear.orthonormalise import SVD, projection, relative_errors
+from .linear.blocked_qr import one_blas_thread
+from .linear.low_rank import principal_directions, principal_rows
+from .linear.orthonormalise import SVD, field_sizes, projection, relative_errors
 from .networks.operator import Operator
-from .outputs import is_free
+from .outputs import Output, OutputMap, is_free, raw_outputs
 from .records import EvaluationRecord
 from .regressors.ridge import Kernel
 from .scattered import ScatteredFields
@@ -27,7 +29,12 @@ from .scattered import ScatteredFields
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
+# Coordinates of the outputs below this share of their norm are rounding.
+ROUNDING = 1e-14
+
 Errors = Float[np.ndarray, " samples"]
+Coordinates = Float[np.ndarray, "samples channels rank"]
 Outputs = Float[np.ndarray, "samples points"] | Float[np.ndarray, "samples points channels"]
 
 
@@ -100,8 +107,11 @@ class Evaluation:
         return axes
 
 
-def evaluate(operator: Operator, data: AnyData) -> Evaluation:
+def evaluate(operator: Operator, data: Any, outputs: Any = None, points: Any = None) -> Evaluation:
     """Predict every sample of `data` and compare with its outputs.
+
+    `data` is `OperatorData` or `ScatteredData`; or the inputs, with their outputs, at the training points if no
+    points are given.
 
     >>> import numpy as np
     >>> import trunkfirst
@@ -110,10 +120,11 @@ def evaluate(operator: Operator, data: AnyData) -> Evaluation:
     >>> modes = trunkfirst.ModesTrunk(width=2)
     >>> method = trunkfirst.TwoStep(modes, trunkfirst.Linear(), inputs="raw", weights="none")
     >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method=method).operator
-    >>> found = trunkfirst.evaluate(operator, data.take(slice(30, 40)))
+    >>> found = trunkfirst.evaluate(operator, data.take(slice(30, 40)))  # or evaluate(operator, inputs, outputs)
     >>> bool(found.errors.max() < 1e-9), len(found.errors)
     (True, 10)
     """
+    data = _as_samples(operator, data, outputs, points)
     predictions = predict_at(operator, data)
     by_channel = _field_errors(predictions, data.outputs, data)
     reference = data.reference_outputs if isinstance(data, OperatorData) else None
@@ -125,6 +136,21 @@ def evaluate(operator: Operator, data: AnyData) -> Evaluation:
         None if reference is None else _field_errors(data.outputs, reference, data).mean(axis=1),
         dict(zip(data.channel_names, by_channel.T, strict=True)) if data.is_multichannel else None,
     )
+
+
+def _as_samples(operator: Operator, data: Any, outputs: Any, points: Any) -> AnyData:
+    if outputs is None and isinstance(data, OperatorData | ScatteredData):
+        return data
+    if outputs is None:
+        raise UsageError(
+            "outputs: not given; call evaluate(operator, data), or evaluate(operator, inputs, outputs)"
+        )
+    known = None if operator.domain is None else operator.domain.points
+    places = known if points is None else points
+    if places is None:
+        raise UsageError("points: this operator does not know its training points; pass points=...")
+    names = () if operator.domain is None else operator.domain.channel_names
+    return OperatorData(operator.checked_inputs(data), places, outputs, channel_names=names)
 
 
 def predict_at(operator: Operator, data: AnyData) -> Outputs:
@@ -306,3 +332,55 @@ def _example(problem: str | None, test: AnyData) -> int:
         return int(np.argmin(np.abs(test.labels[name] - value)))
     sizes = np.nansum(np.abs(test.outputs).reshape(test.samples, -1), axis=1)
     return int(np.argsort(sizes, kind="stable")[test.samples // 2])
+
+
+@dc.dataclass(frozen=True, eq=False)
+class OutputCoordinates:
+    """Outputs before the output map as coordinates in an orthonormal basis of the span of them all.
+
+    Nothing is lost, and distances are those of the fields: the root mean square, with the weights of the points.
+    """
+
+    values: Coordinates
+    basis: Float[np.ndarray, "rank free"]
+    sizes: Float[np.ndarray, "samples channels"]
+    outputs: np.ndarray
+    output: OutputMap | None
+    points: Float[np.ndarray, "points coordinates"]
+    roots: Float[np.ndarray, " points"]
+    """The root of the weight of every point, zero where the output is fixed."""
+    point_weights: Float[np.ndarray, " points"]
+
+    @classmethod
+    @one_blas_thread()
+    def of(cls, data: OperatorData, output: Output) -> "OutputCoordinates":
+        """The coordinates of all outputs of `data`."""
+        fitted = output.fit(data)
+        unscaled = None if fitted is None else dc.replace(fitted, scale=np.ones(data.channels))
+        weights = (
+            np.full(len(data.points), 1 / len(data.points)) if data.point_weights is None else data.point_weights
+        )
+        raw, factor = raw_outputs(data.outputs, data.points, unscaled)
+        by_channel = raw.reshape(*raw.shape[:2], -1).swapaxes(1, 2)  # (samples, channels, points)
+        roots = np.sqrt(weights) * factor
+        free = roots > 0
+        weighted = (by_channel * roots)[..., free].reshape(-1, int(free.sum()))
+        _, basis, _ = principal_rows(weighted, ROUNDING)
+        values = (weighted @ basis.T).reshape(*by_channel.shape[:2], -1)
+        sizes = field_sizes(data.outputs.reshape(*raw.shape[:2], -1), point_weights=weights)
+        return cls(values, basis, sizes, data.outputs, unscaled, data.points, roots, weights)
+
+    def errors(self, rows: Int[np.ndarray, " rows"], predicted: Coordinates) -> Float[np.ndarray, "rows channels"]:
+        """The relative error of every predicted sample and channel, in physical units."""
+        if self.output is not None and self.output.is_positive:
+            missed = (self.fields(predicted) - self.outputs[rows]).reshape(len(rows), len(self.points), -1)
+            return np.sqrt(np.einsum("kpc,p->kc", missed**2, self.point_weights)) / self.sizes[rows]
+        return np.linalg.norm(predicted - self.values[rows], axis=2) / self.sizes[rows]
+
+    def fields(self, predicted: Coordinates) -> np.ndarray:
+        """Physical outputs of these coordinates."""
+        free = self.roots > 0
+        raw = np.zeros((*predicted.shape[:2], len(self.points)))
+        raw[..., free] = predicted @ self.basis / self.roots[free]
+        raw = raw.swapaxes(1, 2) if self.outputs.ndim == 3 else raw[:, 0]
+        return raw if self.output is None else np.asarray(self.output(raw, self.points))

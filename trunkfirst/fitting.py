@@ -1,4 +1,9 @@
-"""From data and a method to an operator with its errors: choose, train, evaluate. No files are written here."""
+"""Choices that a method leaves open: trunk, branch, encoder and weights, by the error of the whole operator.
+
+Closed forms come first; they take seconds. Every sample is predicted by operators that were fitted without it
+(`Folds`), and the mean relative error decides. What is trained by iterations is compared with them on one part
+that is left out: one half of it chooses, the other half measures the error that is reported.
+"""
 
 import dataclasses as dc
 import functools as ft
@@ -13,8 +18,8 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .auto import choose
 from .cache import cached_programs
+from .candidates import MAX_SAMPLES
 from .checkpoints import is_keeping_checkpoints
 from .clock import Clock
 from .data.operator_data import OperatorData
@@ -22,23 +27,117 @@ from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .device_arrays import seed_key
 from .distributed.mesh import use_devices
-from .errors import DivergedError
+from .errors import DataError, DivergedError, SettingError
 from .evaluation import Evaluation, evaluate, kernel_baseline, predict_at
 from .fields import TrunkResult
+from .inputs import AutoInputs
 from .intervals import HeldOut, Intervals, conformal_intervals
-from .leaderboard import Chosen
+from .leaderboard import Chosen, Trials
 from .linear.orthonormalise import SVD
 from .memory import check_memory, memory_in_words
 from .method import AbstractMethod, Trained
 from .minimisers.loop import OnStep, Status
-from .modes import ModesTrunk
 from .monolithic import Monolithic
+from .network_trunk import NetworkTrunk
 from .networks.branches import KernelBranch
 from .networks.operator import Operator
 from .progress import Reporter, Silent
+from .regressors.network import AutoBranch
 from .run_data import RunData
+from .search import Search
+from .sizing import samples_within, with_sizes, within_minutes
 from .stream import stream_bytes
 from .training_summary import TrainingSummary, summarise, training_domain
+from .trials import Folds, TrainedTrunk, one_part, parts_of
+from .trunks import AutoTrunk, ModesTrunk, has_modes
+from .two_step import TwoStep
+
+_FEWEST = 3
+# The share of the time for comparing one kernel.
+_KERNEL_SHARE = 0.08
+
+
+def is_open(method: AbstractMethod) -> bool:
+    """Whether something is left to be chosen."""
+    is_auto = isinstance(method, TwoStep) and isinstance(method.branch, AutoBranch)
+    has_trunk = not (isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk))
+    return is_auto or not has_trunk or isinstance(method.inputs, AutoInputs) or method.weights == "auto"
+
+
+@memory_in_words()
+def choose(
+    method: AbstractMethod,
+    data: RunData,
+    *,
+    seed: int,
+    clock: Clock | None = None,
+    reporter: Reporter | None = None,
+    measured: bool = True,
+    intervals: bool = False,
+    on_better: Callable[[Chosen], None] | None = None,
+) -> Chosen:
+    """The method with sizes, iterations and choices filled in; test samples are never looked at.
+
+    With `measured` the error of the whole operator decides and is reported. Otherwise principal modes stand in for
+    a trunk that is a network, and no error is reported. A given method whose trunk is trained is measured only for
+    `intervals`, which need another training. `on_better` is called with every operator to save.
+    """
+    samples, reporter, clock = data.train, reporter or Silent(), clock or Clock()
+    if (count := len(samples.exchangeable)) < _FEWEST:
+        words = "" if samples.is_suggested is None else " that were not suggested"
+        raise DataError(f"samples: {count} for training{words}; choosing and measuring need {_FEWEST} or more")
+    is_trunk_open = isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk)
+    method = with_sizes(_with_trunk(method, samples), samples)
+    if clock.minutes is not None:
+        # A network trunk is trained once to choose and measure, and once more on all samples.
+        method = within_minutes(method, samples, clock.minutes / (2 if measured else 1))
+    # Methods that train both networks at once have no closed forms to be measured with.
+    measured = measured and isinstance(method, TwoStep)
+    if not (measured or is_open(method)):
+        return Chosen(method)
+    if isinstance(method, TwoStep) and not (isinstance(method.trunk, ModesTrunk) or intervals or is_open(method)):
+        return Chosen(method)
+    trials = _trials(method, data, seed=seed, clock=clock, reporter=reporter, measured=measured)
+    search = Search(
+        method,
+        trials,
+        clock,
+        reporter,
+        measured=measured,
+        is_trunk_open=is_trunk_open,
+        on_better=on_better,
+        all_samples=data.counts["train"],
+    )
+    return search.run()
+
+
+def _with_trunk(method: AbstractMethod, data: AnyData) -> AbstractMethod:
+    """An open trunk becomes modes, where the points allow it, else a network."""
+    if isinstance(method, TwoStep) and isinstance(method.trunk, AutoTrunk):
+        return dc.replace(method, trunk=ModesTrunk() if has_modes(data) else NetworkTrunk())
+    return method
+
+
+def _trials(
+    method: AbstractMethod, data: RunData, *, seed: int, clock: Clock, reporter: Reporter, measured: bool
+) -> Trials:
+    """What candidates are compared on."""
+    samples = data.train
+    rng = np.random.default_rng(data.split_seed)
+    seconds = clock.share("a comparison of kernels", _KERNEL_SHARE)
+    most = MAX_SAMPLES if clock.minutes is None else samples_within(seconds)
+    if samples.samples > most:
+        reporter.say(f"comparing on {most:,} random samples of {data.counts['train']:,}")
+        samples = samples.take(np.sort(rng.permutation(samples.samples)[:most]))
+    order = rng.permutation(samples.exchangeable)
+    has_network = isinstance(method, TwoStep) and not isinstance(method.trunk, ModesTrunk)
+    if isinstance(samples, OperatorData) and not (has_network and measured):
+        return Folds(samples, method.output, parts_of(order, measured=measured), seed=seed)
+    if not isinstance(method, TwoStep):
+        raise SettingError("samples at points of their own need the two-step method")
+    parts = [one_part(order)] if has_network else parts_of(order, measured=measured)
+    return TrainedTrunk(samples, method, parts, seed=seed, on_step=reporter.on_step)
+
 
 # Beyond this condition number, single precision leaves a projected gradient fewer than three digits.
 _MAX_CONDITION_SINGLE = 1e4

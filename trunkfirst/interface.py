@@ -2,25 +2,40 @@
 
 import dataclasses as dc
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .auto import is_open
+import numpy as np
+from jaxtyping import Float, Int
+
+from .candidates import Candidate
+from .data.data_display import html_table
 from .data.operator_data import OperatorData
 from .data.read_write import read_data
 from .data.scattered_data import AnyData, ScatteredData
 from .data.sharded_data import ShardedData
 from .distributed.mesh import use_devices
-from .errors import UsageError
+from .errors import DataError, UsageError
 from .fields import TrunkResult
-from .fitting import FitResult, train
+from .files.integrity import update_manifest
+from .files.text_files import write_json
+from .fitting import FitResult, is_open, train
+from .inputs import StandardisedInputs
 from .method import AbstractMethod
+from .outputs import Output
 from .progress import Reporter, as_reporter
-from .run_data import DataSettings, read_samples, split_data
-from .runs.config import RunConfig
-from .runs.run import run
+from .records import BASELINES
+from .regressors.ridge import Kernel, Linear
+from .run_data import DataSettings, RunData, Split, load_run_data, read_samples, split_data
+from .runs.config import RunConfig, config_values
+from .runs.directory import run_directory
+from .runs.run import Outcome, run
+from .trials import Folds
 from .two_step import TwoStep
+
+_USUAL_CHANNELS = 8
 
 
 def fit(
@@ -50,9 +65,10 @@ def fit(
         inputs: input functions (samples, sensors), a dictionary of several by name, or a pandas table of
             parameters; or `OperatorData`, `ScatteredData`, `ShardedData`, an xarray Dataset, a dictionary of
             arrays, or the path of a file.
-        outputs: output functions (samples, points) or (samples, points, channels), where `inputs` is an array.
-        points: where the outputs are given (points, coordinates), where `inputs` is an array; or the
-            coordinates of a grid by name, {"x": x, "t": t}, for outputs with an axis for each.
+        outputs: output functions (samples, points) or (samples, points, channels), where `inputs` is an array. An
+            xarray DataArray needs no points.
+        points: where the outputs are given (points, coordinates), or (points) of one coordinate, where `inputs`
+            is an array; or the coordinates of a grid by name, {"x": x, "t": t}, for outputs with an axis for each.
         axes: what the axes of such outputs are, ("x", "t") or ("samples", "x", "t", "channels"), where their
             lengths do not tell.
         method: `TwoStep`, `Monolithic` or `MonolithicProjected`; everything is chosen if left out.
@@ -90,6 +106,8 @@ def fit(
     """
     start = time.perf_counter()
     data = as_data(inputs, outputs, points, axes)
+    if method is not None and not isinstance(method, AbstractMethod):
+        raise UsageError(f"method: {method!r} is no method; give one such as trunkfirst.TwoStep(branch=...)")
     method = method or TwoStep()
     chooses = is_open(method)
     file = str(inputs) if isinstance(inputs, str | Path) else None
@@ -100,6 +118,7 @@ def fit(
         "minutes": minutes,
         "intervals": chooses if intervals is None else intervals,
     }
+    RunConfig(method=method, seed=seed, minutes=minutes)  # refuses what is out of range
     with as_reporter(progress) as reporter:
         options["reporter"] = reporter
         parts = split_data(data, settings, start=start, reporter=reporter)
@@ -124,10 +143,164 @@ def as_data(
         if isinstance(inputs, OperatorData | ScatteredData | ShardedData):
             return inputs
         return read_samples(Path(inputs), None, None) if isinstance(inputs, str | Path) else read_data(inputs)
+    if points is None and hasattr(inputs, "dims") and hasattr(outputs, "dims"):
+        return _from_labelled(inputs, outputs)
     if outputs is None or points is None:
         missing = "outputs" if outputs is None else "points"
         raise UsageError(f"{missing}: not given; call fit(inputs, outputs, points), or fit(data) with all in one")
     if axes is None and not isinstance(points, Mapping) and not isinstance(outputs, Mapping):
-        return OperatorData(inputs=inputs, points=points, outputs=outputs)
+        data = OperatorData(inputs=inputs, points=points, outputs=outputs)
+        if data.channels > _USUAL_CHANNELS:
+            warnings.warn(
+                f"outputs: the last axis of {data.outputs.shape} is read as {data.channels} channels; for a grid "
+                "give its coordinates by name, points={'x': x, 't': t}",
+                UserWarning,
+                stacklevel=3,
+            )
+        return data
     order = {} if axes is None else {"axes": axes}
     return read_data({"inputs": inputs, "points": points, "outputs": outputs, **order})
+
+
+def _from_labelled(inputs: Any, outputs: Any) -> AnyData:
+    """The samples of two xarray DataArrays, which know their coordinates."""
+    names = {"inputs": inputs.name or "inputs", "outputs": outputs.name or "outputs"}
+    dataset = inputs.to_dataset(name=names["inputs"]).merge(outputs.to_dataset(name=names["outputs"]))
+    return read_data(dataset, keys=names)
+
+
+FILE = "cross_validation.json"
+_FOLDS = 5
+_BASELINES = {"pca-ridge": Linear(), "pca-kernel-ridge": Kernel()}
+
+
+@dc.dataclass(frozen=True, eq=False)
+class CrossValidation:
+    """Relative l2 errors of all samples, each predicted by an operator that was chosen and fitted without it.
+
+    `errors` (samples,), NaN for those that were suggested; `parts` are the samples that were left out together;
+    `channel_errors` by channel, where there are several; `baseline` the errors of PCA + ridge and PCA + kernel
+    ridge on the same parts, where all samples have the same points; `methods` what was chosen without each part.
+    """
+
+    errors: Float[np.ndarray, " samples"]
+    parts: Sequence[Int[np.ndarray, " part"]]
+    channel_errors: Mapping[str, Float[np.ndarray, " samples"]]
+    baseline: Mapping[str, Float[np.ndarray, " samples"]]
+    methods: Sequence[AbstractMethod]
+    seconds: float
+
+    def summary(self) -> dict[str, Any]:
+        """The mean error and its spread, the standard deviation of the means of the parts; in plain values."""
+        return {
+            "folds": len(self.parts),
+            **self._numbers(self.errors),
+            "channels": {name: self._numbers(errors) for name, errors in self.channel_errors.items()} or None,
+            "baseline": [{"kind": kind, **self._numbers(errors)} for kind, errors in self.baseline.items()],
+            "seconds": self.seconds,
+        }
+
+    def _numbers(self, errors: np.ndarray) -> dict[str, float]:
+        means = [float(errors[part].mean()) for part in self.parts]
+        return {"mean_relative_l2": float(np.nanmean(errors)), "spread": float(np.std(means, ddof=1))}
+
+    def rows(self) -> dict[str, str]:
+        """Mean and spread of the operator, of every channel and of the baselines, in words."""
+        named = {"error": self.errors, **self.channel_errors}
+        named |= {BASELINES[kind]: errors for kind, errors in self.baseline.items()}
+        numbers = {name: self._numbers(errors) for name, errors in named.items()}
+        return {name: f"{each['mean_relative_l2']:.2e} ± {each['spread']:.1e}" for name, each in numbers.items()}
+
+    def __repr__(self) -> str:
+        rows = "; ".join(f"{name}: {value}" for name, value in self.rows().items())
+        return f"CrossValidation({len(self.parts)} folds of {len(self.errors)} samples; {rows})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table; notebooks ask for it."""
+        rows = [f"{name}: {value}" for name, value in self.rows().items()]
+        return html_table("CrossValidation", [f"{len(self.parts)} folds of {len(self.errors)} samples", *rows])
+
+
+def cross_validate(
+    inputs: Any,
+    outputs: Any = None,
+    points: Any = None,
+    *,
+    axes: Sequence[str] | None = None,
+    method: AbstractMethod | None = None,
+    folds: int = _FOLDS,
+    minutes: float | None = 5.0,
+    seed: int = 0,
+    progress: bool | Reporter | None = None,
+) -> CrossValidation:
+    """Leave out one part of the samples after the other, fit the rest as `fit` does, and measure the error there.
+
+    Everything that `fit` chooses is chosen anew without the part. `inputs`, `outputs`, `points`, `axes` and
+    `method` are those of `fit`; `minutes` is the time for all folds together.
+
+    >>> import numpy as np
+    >>> import trunkfirst
+    >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))
+    >>> modes = trunkfirst.ModesTrunk(width=2)
+    >>> method = trunkfirst.TwoStep(modes, trunkfirst.Linear(), inputs="raw", weights="none")
+    >>> found = trunkfirst.cross_validate(a, a @ np.stack([np.sin(3 * x), x**2]), x[:, None], method=method)
+    >>> len(found.parts), bool(found.errors.mean() < 1e-6)
+    (5, True)
+    """
+    data, start = as_data(inputs, outputs, points, axes), time.perf_counter()
+    parts = _parts(data, folds, seed)
+    assert not isinstance(data, ShardedData)
+    errors, by_channel = np.full(data.samples, np.nan), np.full((data.samples, data.channels), np.nan)
+    methods: list[AbstractMethod] = []
+    with as_reporter(progress) as reporter:
+        for number, part in enumerate(parts):
+            reporter.say(f"fold {number + 1} of {folds}: {len(part)} samples are left out")
+            rest = np.setdiff1d(np.arange(data.samples), part)
+            split = Split(train=rest, validation=np.empty(0, np.int64), test=part)
+            share = None if minutes is None else minutes / folds
+            result = train(method or TwoStep(), RunData(data, split), seed=seed, minutes=share, reporter=reporter)
+            found = result.evaluation
+            assert found is not None
+            errors[part] = found.errors
+            by_channel[part] = np.stack([*(found.channel_errors or {"": found.errors}).values()], axis=1)
+            methods.append(result.method)
+    channels = dict(zip(data.channel_names, by_channel.T, strict=True)) if data.is_multichannel else {}
+    seconds = time.perf_counter() - start
+    return CrossValidation(errors, parts, channels, _baseline(data, parts), methods, seconds)
+
+
+def _parts(data: AnyData | ShardedData, folds: int, seed: int) -> list[Int[np.ndarray, " part"]]:
+    """The samples that are left out together."""
+    if isinstance(data, ShardedData):
+        raise UsageError("cross-validation needs all samples in memory; take some with data.take(...)")
+    order = np.random.default_rng(seed).permutation(data.exchangeable)
+    if not 2 <= folds <= len(order) // 2:
+        raise DataError(f"folds: {folds} of {len(order)} samples; choose from 2 to half the samples")
+    return [np.sort(part) for part in np.array_split(order, folds)]
+
+
+def _baseline(data: AnyData, parts: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    if not isinstance(data, OperatorData):
+        return {}
+    trials = Folds(data, Output(), parts)
+    return {kind: trials.errors(Candidate(StandardisedInputs(), b, "none")) for kind, b in _BASELINES.items()}
+
+
+def run_cross_validated(
+    config: RunConfig, folder: Path, *, reporter: Reporter, resumes: bool = False
+) -> tuple[Outcome, CrossValidation]:
+    """Carry out a configuration as `run` does, then cross-validate its method: `cross_validation.json`."""
+    request = {"command": "run", "config": config_values(config), "last": FILE}
+    with (
+        use_devices(config.devices),
+        run_directory(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
+    ):
+        data = load_run_data(config.data, config.problem, reporter=reporter)
+        whole = data.whole or data.data
+        options: dict[str, Any] = {"method": config.method, "minutes": config.minutes, "seed": config.seed}
+        _parts(whole, _FOLDS, config.seed)  # raises before anything is fitted
+        outcome = run(config, place, data=data, reporter=reporter)
+        found = cross_validate(whole, folds=_FOLDS, **options, progress=reporter)
+        write_json(place / FILE, found.summary())
+        update_manifest(place, FILE)
+        return outcome, found

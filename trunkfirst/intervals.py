@@ -364,3 +364,19 @@ def _prefixed(prefix: str, record: Any) -> dict[str, np.ndarray]:
 
 def _without_prefix(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+@dc.dataclass(frozen=True, eq=False)
+class Prediction:
+    """Predicted outputs with an interval of a given level at every point.
+
+    `values`, `lower` and `upper` have the shape of the outputs; `is_outlier` (samples,) marks inputs outside the
+    range of the training inputs, whose predictions are unreliable; `is_extrapolated` (points,) marks points
+    outside the training domain, where the bounds are NaN.
+    """
+
+    values: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    is_outlier: np.ndarray
+    is_extrapolated: np.ndarray

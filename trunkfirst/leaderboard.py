@@ -1,6 +1,7 @@
 """Candidates that were tried, how they compare, and the method that the best of them makes."""
 
 import dataclasses as dc
+import functools as ft
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -8,23 +9,21 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from .candidates import Candidate, brief, kind_of_branch, settings_of
+from .candidates import FOLDS, MAX_SAMPLES, Candidate, Comparison, brief, kind_of_branch, settings_of
 from .checkpoints import remember
 from .clock import Clock
-from .comparison import Comparison
 from .errors import SolveError
 from .inputs import AbstractInputs
 from .intervals import HeldOut
 from .method import AbstractMethod
-from .modes import ModesTrunk
 from .progress import Reporter
 from .records import BASELINES, Baseline, CandidateSettings, Choice
 from .regressors.base import AbstractRegressor
 from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel
 from .sizing import seconds_of_kernel
-from .trials import FOLDS, MAX_SAMPLES, Folds, TrainedTrunk
-from .trunks import AutoTrunk
+from .trials import Folds, TrainedTrunk
+from .trunks import AutoTrunk, ModesTrunk
 from .two_step import TwoStep
 
 # Among encoders nearly as good as the best, the first in the list: the simplest.
@@ -32,6 +31,9 @@ _NEARLY = 1.2
 _NETWORKS = ("network", "active-neurons", "fourier")
 # What the modes that are left out may add, as a share of the error.
 _MODES_SHARE = 0.02
+# Up to this number of samples the winner is measured once more, with this number of parts.
+_FEW_SAMPLES, _FINE_PARTS = 500, 20
+_BASELINES = tuple(BASELINES.values())
 # An operator is handed over again if it is this much better.
 _CLEARLY = 0.9
 # A kernel has this many times the samples of a comparison as centres in the end.
@@ -104,7 +106,10 @@ class Leaderboard:
         self._errors = Comparison(trials.parts, trials.data.samples, measured=measured, tolerance=tolerance)
         self._seconds: dict[str, float] = {}
         self.iterations: dict[str, int] = {}
-        self.better_modes: dict[str, list[int]] = {}
+        self._modes: dict[str, dict[int, float]] = {}
+        self._enough: dict[str, int] = {}
+        self._measured_as: dict[str, Candidate] = {}
+        self._finely: dict[str, tuple[Folds, float]] = {}
         self._settings: dict[str, CandidateSettings] = {}
         self._handed_over, self._handing_over = np.inf, 0.0
         self._methods: dict[str, AbstractMethod] = {}
@@ -130,6 +135,8 @@ class Leaderboard:
                 expected += max(later, 0.0)
             if name not in self.tried and (not self.tried or self._clock.allows(name, expected)):
                 self.add(name, candidate, brief(candidate, most, is_auto=self._is_auto))
+                better = [count for count, error in self._modes[name].items() if error < self.best_error()]
+                self.try_all({f"{name}, {count} modes": dc.replace(candidate, modes=count) for count in better})
 
     def add(self, name: str, candidate: Candidate, trial: Candidate | None = None) -> None:
         """Measure a candidate, or a shorter trial of it, and let it be chosen."""
@@ -152,10 +159,11 @@ class Leaderboard:
         self.tried[name] = candidate
         self.hand_over()
         del self.tried[name]
+        self._methods.clear()  # how many modes it needs is not known yet
 
     def _with_best_modes(self, candidate: Candidate) -> Candidate:
-        """With as many modes as are asked for, or as the best candidate has."""
-        modes = self.tried[self.best()].modes if self.tried else self.width
+        """With as many modes as are asked for; what is trained by iterations with as many as the best has."""
+        modes = self.width if candidate.is_closed_form or not self.tried else self.tried[self.best()].modes
         return candidate if candidate.modes or candidate.trunk else dc.replace(candidate, modes=modes)
 
     def _expected(self, candidate: Candidate) -> float:
@@ -191,10 +199,12 @@ class Leaderboard:
     def measure(self, candidates: Mapping[str, Candidate], parts: list[int] | None = None) -> None:
         """Measure candidates that are not to be chosen, or one again; on these parts, if given."""
         for name, candidate in candidates.items():
-            self._settings[name] = settings_of(candidate)
+            self._settings[name], self._measured_as[name] = settings_of(candidate), candidate
             found = self._measured_errors(name, candidate, parts or self._parts(candidate))
             self._errors.errors[name], self._seconds[name] = found["errors"], float(found["seconds"][0])
-            self.better_modes[name] = found["better modes"].tolist()
+            self._modes[name] = dict(zip(found["modes"].tolist(), found["errors with them"].tolist(), strict=True))
+            if found["enough modes"].size:
+                self._enough[str(candidate)] = int(found["enough modes"][0])
             if parts is None:
                 self._reporter.say(f"  {name}: {self.mean(name):.2e}")
 
@@ -207,12 +217,36 @@ class Leaderboard:
                 errors = self._trials.errors(candidate, parts)
             except (SolveError, np.linalg.LinAlgError):
                 errors = np.full(self._data.samples, np.inf)
-            modes = np.array(self._trials.better_modes(candidate), int)
-            return {"errors": errors, "seconds": np.array([time.perf_counter() - begin]), "better modes": modes}
+            modes, enough = self._trials.better_modes(candidate), self._trials.enough_modes(candidate)
+            return {
+                "errors": errors,
+                "seconds": np.array([time.perf_counter() - begin]),
+                "modes": np.array([*modes], int),
+                "errors with them": np.array([*modes.values()]),
+                "enough modes": np.array([] if enough is None else [enough], int),
+            }
 
         # What is trained by iterations has checkpoints of its own; a resumed search needs what it found.
         unit = f"candidate {name}" if parts is None else f"candidate {name}, parts {parts}"
         return remember(unit, compute) if self._trials.is_complete(candidate) else compute()
+
+    def measure_finely(self) -> None:
+        """The best closed form, and the baselines, with more parts: each leaves few samples out.
+
+        Where errors fall fast with the number of samples, those without a fifth of them are much larger.
+        """
+        best = self.best()
+        if not (self._measured and isinstance(self._trials, Folds) and self._errors.is_complete(best)):
+            return
+        if self._data.samples > _FEW_SAMPLES or (finer := self._trials.with_parts(_FINE_PARTS)) is None:
+            return
+        names = dict.fromkeys([best, *(name for name in self._seconds if name.startswith(_BASELINES))])
+        seconds = sum(map(self._seconds.__getitem__, names)) * _FINE_PARTS / FOLDS / (1 - 1 / FOLDS) ** 2
+        if self._clock.allows("more parts", seconds):
+            for name in names:
+                compute = ft.partial(finer.errors, self._measured_as[name])
+                errors = remember(f"more parts, {name}", lambda: {"errors": compute()})["errors"]  # noqa: B023
+                self._finely[name] = finer, float(np.nanmean(errors))
 
     def _parts(self, candidate: Candidate) -> list[int] | None:
         """What is trained by iterations is measured on the first part alone."""
@@ -248,7 +282,7 @@ class Leaderboard:
 
     def ranked(self, prefix: str) -> list[AbstractInputs]:
         """The encoders of the candidates with this prefix, the best first."""
-        names = [name for name in self.tried if name.startswith(prefix) and name.count(",") == 1]
+        names = [name for name in self.tried if name.startswith(prefix) and name.count(", ") == 1]
         return [self.tried[name].inputs for name in sorted(names, key=self.mean)]
 
     # -- results
@@ -277,7 +311,7 @@ class Leaderboard:
         """The best candidate as a method, with its error on samples that did not choose it."""
         name = self.best()
         candidate = self.tried[name]
-        error = self._errors.validation_error(name, list(self.tried)) if self._measured else None
+        error = self._validation_error(name) if self._measured else None
         baseline = [
             Baseline(kind, min(map(self._baseline_error, names)), sum(map(self._seconds.__getitem__, names)))
             for kind, key in BASELINES.items()
@@ -285,17 +319,28 @@ class Leaderboard:
         ]
         means = {each: self.mean(each) for each in self._errors.errors}
         choice = Choice(name, means, self.best_network(), self._settings, baseline)
-        held_out = (lambda: self._held_out(candidate)) if self._measured else None
+        held_out = (lambda: self._held_out(name)) if self._measured else None
         # What was handed over is not trained again for another number of modes.
         method = self._methods.get(str(candidate)) or self.method_of(candidate, error)
         return Chosen(method, choice, error, held_out)
 
+    def _validation_error(self, name: str) -> float:
+        """With the share that choosing adds, where the winner was measured once more with more parts."""
+        error = self._errors.validation_error(name, list(self.tried))
+        return error * self._finely[name][1] / self.mean(name) if name in self._finely else error
+
     def _baseline_error(self, name: str) -> float:
-        """On the samples that measure the winner, where only the first part was left out."""
+        """As the winner is measured: with more parts, or on one part where only that was left out."""
+        if name in self._finely:
+            return self._finely[name][1]
         rows = None if self._errors.is_complete(name) else self._errors.measuring(list(self.tried))
         return self._errors.mean(name, rows)
 
-    def _held_out(self, candidate: Candidate) -> HeldOut:
+    def _held_out(self, name: str) -> HeldOut:
+        candidate = self.tried[name]
+        if name in self._finely:
+            predictions = self._finely[name][0].predictions(candidate)
+            return HeldOut(self._data.take(self._errors.left_out), predictions[self._errors.left_out])
         is_complete = self._trials.is_complete(candidate)
         rows = self._errors.left_out if is_complete else self._errors.measuring(list(self.tried))
         predictions = self._trials.predictions(candidate, self._parts(candidate))
@@ -312,14 +357,15 @@ class Leaderboard:
         method = dc.replace(
             method, trunk=candidate.trunk or method.trunk, coordinates=candidate.coordinates or method.coordinates
         )
-        return self.with_modes(method, error or 0.0, candidate.modes)
+        return self.with_modes(method, error or 0.0, candidate.modes or self._enough.get(str(candidate)))
 
     def with_modes(self, method: TwoStep, error: float, count: int | None = None) -> TwoStep:
         """The method with this number of modes, or as many as an error asks for, if their number is open."""
         trunk, trials = method.trunk, self._trials
         if not isinstance(trunk, ModesTrunk) or trunk.width is not None or not isinstance(trials, Folds):
             return method
-        width = count or suitable_modes(trials.mode_sizes(method.weights), _MODES_SHARE * error)
+        sizes = trials.mode_sizes(method.weights)
+        width = min(count, len(sizes)) if count else suitable_modes(sizes, _MODES_SHARE * error)
         return dc.replace(method, trunk=dc.replace(trunk, width=width))
 
 

@@ -14,10 +14,10 @@ from .data.sharded_data import ShardedData
 from .errors import DataError, UsageError, ValueRangeError
 from .inputs import AutoInputs, StandardisedInputs
 from .method import AbstractMethod
-from .modes import ModesTrunk
 from .regressors.ridge import Kernel, Linear
 from .theory.rates import fit_slope
 from .trials import Candidate, Folds
+from .trunks import ModesTrunk
 from .two_step import TwoStep
 
 # Sizes of the subsets: the largest is this many times the smallest; samples that are looked at, at most.

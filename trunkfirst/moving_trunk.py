@@ -10,7 +10,7 @@ solved for: variable projection, as in the paper's step 1 with A in the place of
 import dataclasses as dc
 import functools as ft
 import time
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -35,6 +35,8 @@ from .regressors.base import generator
 from .settings import Field, kind_field, record
 from .trunks import AbstractTrunk
 
+T = TypeVar("T")
+
 # More features than this are summarised: z are then a few numbers of them.
 _FEW_FEATURES = 4
 _PRINCIPAL = 16
@@ -42,6 +44,8 @@ _LATENT_HIDDEN, _BRANCH_HIDDEN = 32, 16
 # Values that a stage of the search looks at; of more, every sample has its own random points.
 _MOST_VALUES = 100_000
 _STAGES, _FEWEST_POINTS = 4, 64
+# Layers are evaluated in single precision, several times as fast, for about so many samples times points at once.
+_LAYERS, _BLOCK = np.dtype(np.float32), 2000
 _USUAL_ITERATIONS = 1500
 _STOPPING = Stopping(patience=300, stuck=100)
 
@@ -62,7 +66,7 @@ class MovingTrunk(AbstractTrunk):
         default=(32, 32), description="hidden widths of the network that places the fronts"
     )
     numbers: int = Field(default=4, ge=1, description="numbers of an input with many features that functions see")
-    minimiser: Minimiser = LBFGS()
+    minimiser: Minimiser = LBFGS(pairs=100)
     iterations: int | None = Field(
         default=None, ge=1, description="iterations of the minimiser, at most; by the time allowed if left out"
     )
@@ -176,9 +180,17 @@ class Coupled(eqx.Module):
 
 
 def moving_problem(
-    fields: Fields, ridge: float, dtype: np.dtype, *, key: PRNGKeyArray | None = None
+    fields: Fields,
+    ridge: float,
+    dtype: np.dtype,
+    *,
+    layers: np.dtype = _LAYERS,
+    key: PRNGKeyArray | None = None,
 ) -> "MovingProblem":
-    """The problem of all samples; with a key, and where there are many points, at random ones of every sample."""
+    """The problem of all samples; with a key, and where there are many points, at random ones of every sample.
+
+    `layers` is the precision of the networks. Products, solutions and sums are in `dtype`.
+    """
     assert fields.inputs is not None
     samples, channels, count = len(fields.inputs), fields.channels or 1, len(fields.points)
     values = fields.outputs.reshape(samples, channels, count).swapaxes(1, 2)
@@ -192,7 +204,7 @@ def moving_problem(
     rows = mean_one(fields.sample_weights, samples * channels).reshape(samples, channels)
     on_device = ft.partial(jnp.asarray, dtype=dtype)
     return MovingProblem(
-        on_device(points),
+        jnp.asarray(points, layers),
         on_device(fields.inputs),
         on_device(values),
         on_device(weights),
@@ -218,13 +230,32 @@ class MovingProblem(AbstractObjective):
     def value(self, parameters: Coupled) -> Float[Array, ""]:
         Phi, psi = self.features(parameters)
         B = jax.lax.stop_gradient(self._solve(Phi, psi))
-        errors = jnp.einsum("spk,sm,kmc->spc", Phi, psi, B) - self.values
+        errors = jnp.einsum("spk,skc->spc", Phi, jnp.einsum("sm,kmc->skc", psi, B)) - self.values
         squares = jnp.einsum("spc,sp,sc->", errors**2, self.point_weights, self.sample_weights)
         return squares / errors.size + self.ridge**2 * jnp.mean(B**2)
 
     def features(self, parameters: Coupled) -> tuple[Array, Array]:
-        """Phi (samples, points, functions) and psi (samples, columns)."""
-        return parameters.functions.functions(self.points, self.inputs), parameters.psi(self.inputs)
+        """Phi (samples, points, functions) and psi (samples, columns).
+
+        Phi is computed in the precision of the points. Blocks of samples fit into the cache; for the gradient they
+        are computed again, which is faster than reading their layers from memory.
+        """
+        functions, inputs = cast((parameters.functions, self.inputs), self.points.dtype)
+        samples, count = len(inputs), self.points.shape[-2]
+        size = min(max(_BLOCK // count, 1), samples)
+
+        def in_blocks(values: Array) -> Array:
+            blocks = -(-samples // size)
+            return jnp.resize(values, (blocks * size, *values.shape[1:])).reshape(blocks, size, *values.shape[1:])
+
+        @jax.checkpoint
+        def of_block(block: tuple[Array, ...]) -> Array:
+            features, *own = block
+            return functions.functions(own[0] if own else self.points, features)
+
+        parts = (inputs,) if self.points.ndim == 2 else (inputs, self.points)
+        Phi = jax.lax.map(of_block, tuple(map(in_blocks, parts)))
+        return Phi.reshape(-1, *Phi.shape[2:])[:samples].astype(self.values.dtype), parameters.psi(self.inputs)
 
     @eqx.filter_jit
     def solve(self, parameters: Coupled) -> Float[Array, "functions columns channels"]:
@@ -232,12 +263,14 @@ class MovingProblem(AbstractObjective):
         return self._solve(*self.features(parameters))
 
     def _solve(self, Phi: Array, psi: Array) -> Float[Array, "functions columns channels"]:
-        grams = jnp.einsum("spk,spl,sp->skl", Phi, Phi, self.point_weights)
-        right = jnp.einsum("spk,spc,sp->skc", Phi, self.values, self.point_weights)
+        weighted = Phi * self.point_weights[..., None]
+        grams = jnp.einsum("spk,spl->skl", weighted, Phi)
+        right = jnp.einsum("spk,spc->skc", weighted, self.values)
         functions, columns = Phi.shape[2], psi.shape[1]
+        products = jnp.einsum("sm,sn->smn", psi, psi)
 
         def one(weights: Array, right: Array) -> Array:
-            gram = jnp.einsum("skl,sm,sn,s->kmln", grams, psi, psi, weights)
+            gram = jnp.einsum("skl,smn->kmln", grams, products * weights[:, None, None])
             gram = gram.reshape(functions * columns, -1)
             shift = self.ridge**2 * Phi.shape[0] * Phi.shape[1] / len(gram)
             shift = shift + 8 * jnp.finfo(Phi.dtype).eps * jnp.max(jnp.diagonal(gram))
@@ -248,12 +281,17 @@ class MovingProblem(AbstractObjective):
         return jax.vmap(one, (1, 2), 2)(self.sample_weights, right)
 
 
+def cast(tree: T, dtype: np.dtype) -> T:
+    """The same with its inexact arrays in another precision."""
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
+
+
 def _coefficients(
     found: Coupled, fields: Fields, ridge: float, dtype: np.dtype
 ) -> tuple[Float[np.ndarray, "rows functions"], float]:
     """A = B psi, with B solved for as in the search, and the mean squared error of all values."""
     assert fields.inputs is not None
-    B = moving_problem(fields, ridge, dtype, key=jr.key(0)).solve(found)
+    B = moving_problem(fields, ridge, dtype, layers=dtype, key=jr.key(0)).solve(found)
     psi = found.psi(jnp.asarray(fields.inputs, dtype))
     A = np.asarray(jnp.einsum("sm,kmc->sck", psi, B)).reshape(fields.rows, -1)
     return A, fields.loss(found.functions, A, p=2.0)

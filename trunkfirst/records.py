@@ -215,11 +215,17 @@ class EvaluationRecord:
     @property
     def example(self) -> SampleField | None:
         """The example sample in its first channel; None where it is not complete."""
+        return self.example_in(0)
+
+    def example_in(self, channel: int) -> SampleField | None:
+        """The example sample in one channel."""
         if self.points is None or self.example_target is None or self.example_prediction is None:
             return None
         index = -1 if self.example_index is None else int(self.example_index)
-        fields = (field.reshape(len(field), -1)[:, 0] for field in (self.example_target, self.example_prediction))
-        return SampleField(index, 0, self.points, *fields)
+        both = (self.example_target, self.example_prediction)
+        fields = [field.reshape(len(field), -1)[:, channel] for field in both]
+        known = np.isfinite(self.points).all(axis=1) & np.isfinite(fields[0])  # scattered points are padded
+        return SampleField(index, channel, self.points[known], *(field[known] for field in fields))
 
     @property
     def worst(self) -> tuple[SampleField, ...]:

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from .data.join_samples import joined
 from .data.operator_data import OperatorData
 from .data.read_write import read_data
-from .data.scattered_data import AnyData
+from .data.scattered_data import AnyData, joined
 from .data.sharded_data import ShardedData
 from .distributed.processes import leader_first
 from .errors import DataError, UsageError, ValueRangeError

@@ -1,7 +1,7 @@
 """The search for what a method leaves open: closed forms first, then what is trained by iterations."""
 
 import dataclasses as dc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from .candidates import (
     Candidate,
     anisotropic_encodings,
+    coordinate_candidates,
     encoding_candidates,
     kernel_encodings,
     kind_of_branch,
@@ -18,14 +19,12 @@ from .candidates import (
 )
 from .checkpoints import remember
 from .clock import Clock
-from .coordinates import coordinate_candidates
 from .data.fixed_functions import fixed_functions
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, ScatteredData
 from .inputs import AbstractInputs, AutoInputs, RawInputs, StandardisedInputs
 from .leaderboard import Chosen, Leaderboard, Trials, branch_of
 from .method import AbstractMethod
-from .modes import ModesTrunk, has_modes
 from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk
 from .progress import Reporter
@@ -45,7 +44,7 @@ from .sizing import (
     within_minutes,
 )
 from .trials import Folds
-from .trunks import AbstractTrunk
+from .trunks import AbstractTrunk, ModesTrunk, has_modes
 from .two_step import TwoStep
 
 # Networks are tried with the best encoders; the longer trials are for decays.
@@ -100,7 +99,6 @@ class Search:
             self._board.hand_over()
         if self._is_auto:
             self._closed_forms()
-            self._fewer_modes()
             self._images()
             if not self._is_finished():
                 self._moving_trunk()
@@ -111,9 +109,9 @@ class Search:
                     self._coordinates()
         else:
             self._encoders_for(self._branch)
-            self._fewer_modes()
             self._trunk_limits()
         self._try_weights()
+        self._board.measure_finely()
         chosen = self._board.chosen()
         name = self._board.best()
         self._reporter.say(f"chosen: {name} ({self._board.mean(name):.2e})")
@@ -133,7 +131,6 @@ class Search:
         if self._is_auto and is_free and self._has_modes and self._board.width is None:
             self._board.try_first(RIDGE, baselines[RIDGE])
             self._board.try_all(baselines)
-            self._fewer_modes()
         else:
             self._board.measure(baselines)
 
@@ -142,31 +139,36 @@ class Search:
         encoders = self._encoders(kernel_encodings)
         self._board.try_all(self._options(Linear(), encoders[:1]))
         self._board.try_all(self._options(self._kernel(), encoders))
-        self._board.try_all(self._options(self._kernel(smoothness="inf"), self._board.ranked("kernel, ")[:1]))
+        self._smoothness(self._options(self._kernel(), encoders))
         self._board.hand_over()
         if self._board.best_error() <= _ACCURATE:
             return
         ranked = self._board.ranked("kernel, ")
         encodings = self._encoders(lambda data: anisotropic_encodings(data, ranked))
-        self._board.try_all(self._options(self._kernel(lengths="each"), encodings))
-        self._board.try_all(self._options(self._kernel(lengths="each", linear_factor=True), encodings))
-        best = self._board.best()
-        if isinstance(kernel := self._board.tried[best].branch, Kernel) and kernel.lengths == "each":
-            smooth = dc.replace(self._board.tried[best], branch=dc.replace(kernel, smoothness="inf"))
-            self._board.try_all({f"Gaussian {best}": smooth})
+        with_lengths = self._options(self._kernel(lengths="each"), encodings)
+        with_lengths |= self._options(self._kernel(lengths="each", linear_factor=True), encodings)
+        self._board.try_all(with_lengths)
+        self._smoothness(with_lengths)
         self._board.hand_over()
+
+    def _smoothness(self, kernels: Mapping[str, Candidate]) -> None:
+        """The best of these kernels rougher, and rougher again if that pays; if it does not, smooth."""
+        tried = [name for name in kernels if name in self._board.tried]
+        if tried:
+            best = min(tried, key=self._board.mean)
+            self._is_better(best, "1/2" if self._is_better(best, "3/2") else "inf")
+
+    def _is_better(self, name: str, smoothness: str) -> bool:
+        base = self._board.tried[name]
+        options = self._options(dc.replace(base.branch, smoothness=smoothness), [base.inputs])
+        self._board.try_all(options)
+        return any(
+            each in self._board.tried and self._board.mean(each) < self._board.mean(name) for each in options
+        )
 
     def _kernel(self, **options: Any) -> Kernel:
         """With as many centres as there is time for, where it is compared on a part of the samples."""
         return Kernel(**options, max_centres=self._board.centres) if self._board.is_part else Kernel(**options)
-
-    def _fewer_modes(self) -> None:
-        """Modes that hold more noise than signal are left out, where that pays."""
-        best = self._board.best()
-        counts = self._board.better_modes.get(best, [])
-        self._board.try_all(
-            {f"{best}, {count} modes": dc.replace(self._board.tried[best], modes=count) for count in counts}
-        )
 
     def _images(self) -> None:
         """The best closed form, fitted to images of the samples too, where these show symmetries on a grid."""

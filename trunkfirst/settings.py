@@ -137,6 +137,8 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
     if first["type"] == "union_tag_invalid":
         expected = first["ctx"]["expected_tags"].replace("'", "").split(", ")
         return UnknownNameError(f"{name} of kind", str(first["ctx"]["tag"]), tuple(expected))
+    if first["type"] in ("model_attributes_type", "dataclass_type") and (kinds := _kinds(owner, key)):
+        return SettingError(f"setting {name} is {first['input']!r}; give one of: {', '.join(kinds)}")
     if first["type"] == "union_tag_not_found":
         return SettingError(f"setting {name + '.kind'!r} is missing")
     if first["type"] in ("missing", "missing_argument"):
@@ -145,7 +147,13 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
         return cause
     if isinstance(cause, Exception):
         return ValueRangeError(f"{name}: {cause}" if name else str(cause))
-    return ValueRangeError(f"setting {name} is {first['input']!r}: {first['msg'].lower()}")
+    hint = ", such as (50, 50)" if first["type"] == "tuple_type" else ""
+    return ValueRangeError(f"setting {name} is {first['input']!r}: {first['msg'].lower()}{hint}")
+
+
+def _kinds(owner: Any, key: list[str]) -> list[str]:
+    """The kinds that a setting takes, as records in Python and words in files."""
+    return [f"{option.__name__}() or {kind_of(option)!r}" for option in _options(owner, key[-1])]
 
 
 def _names(record_type: Any) -> list[str]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from .candidates import FOLDS, MAX_SAMPLES
 from .checkpoints import remember
 from .data.array_checks import evenly
 from .data.operator_data import OperatorData
@@ -21,12 +22,11 @@ from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import trunk_limit
 from .method import AbstractMethod
 from .minimisers.loop import minimise, raise_if_interrupted
-from .modes import ModesTrunk
 from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .regressors.fourier import FourierBranch
 from .regressors.network import AutoBranch
-from .trials import FOLDS, MAX_SAMPLES
+from .trunks import ModesTrunk
 from .two_step import TwoStep
 
 # Functions beyond this relative error of the best basis are left out.

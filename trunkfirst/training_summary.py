@@ -53,7 +53,7 @@ class TrainingSummary:
                 if len(function.values) == count:
                     raise DataError(
                         f"inputs[{name!r}]: rows are samples of {count} sensors, as in training, but the shape is "
-                        f"{function.values.shape}; it looks transposed; use .T"
+                        f"{function.values.shape}; it looks transposed; use .T, or inputs[None] for one sample"
                     )
                 why = "the training data had none" if known is None else "give them as 'sensors'"
                 raise DataError(

@@ -13,35 +13,50 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from .candidates import Candidate
+from .candidates import FOLDS, Candidate
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
 from .device_arrays import seed_key
 from .encode import encoded, input_layout
-from .evaluation import Evaluation, evaluate
+from .evaluation import ROUNDING, Evaluation, OutputCoordinates, evaluate
 from .fields import TrunkResult
 from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import principal_rows
-from .linear.orthonormalise import field_sizes
 from .minimisers.loop import OnStep, raise_if_interrupted
-from .modes import ModesTrunk
 from .networks.operator import Operator
-from .outputs import Output, OutputMap, raw_outputs
+from .outputs import Output
 from .regressors.base import AbstractRegressor, values_in_blocks
+from .trunks import ModesTrunk
 from .two_step import TwoStep
 
-FOLDS = 5
-# Of more samples, a random part is looked at.
-MAX_SAMPLES = 4000
-# Coordinates of the outputs below this share of their norm are rounding.
-_ROUNDING = 1e-14
+# With fewer samples than this every fold has one of them.
+_LEAVE_ONE_OUT = 10
+# From this number on a tenth that is left out is enough where nothing is measured.
+_ONE_SPLIT, _TENTH = 500, 10
+# Samples left out of which one half gives intervals at 0.9.
+_ENOUGH = 20
 # What the modes that a network learns may leave out in a comparison.
 _NETWORK_MODES = 1e-6
 # Fewer modes, which leave out noise of the outputs, must be this much better; their numbers grow by this factor.
 _FEWER_MODES, _LADDER = 0.99, 1.25
+# Modes that are left out because they are not needed may add this; with all samples they may be needed more.
+_ENOUGH_MODES = 1.001
 
 Rows = Int[np.ndarray, " rows"]
 Coordinates = Float[np.ndarray, "samples channels rank"]
+
+
+def parts_of(order: Rows, *, measured: bool) -> list[Rows]:
+    """Rows to leave out, a fold after the other, of rows in random order."""
+    if not measured and len(order) >= _ONE_SPLIT:
+        return [np.sort(order[: len(order) // _TENTH])]
+    folds = len(order) if len(order) < _LEAVE_ONE_OUT else FOLDS
+    return [np.sort(part) for part in np.array_split(order, folds)]
+
+
+def one_part(order: Rows) -> Rows:
+    """A fifth of the rows, more if half of it would be too few samples for intervals, but at most a third."""
+    return np.sort(order[: max(len(order) // FOLDS, min(len(order) // 3, _ENOUGH), 1)])
 
 
 class Folds:
@@ -58,7 +73,7 @@ class Folds:
         self.data, self.parts, self._output, self._seed = data, list(parts), output, seed
         self._coordinates = OutputCoordinates.of(data, output)
         self._known: dict[str, Coordinates] = {}
-        self._better: dict[str, list[int]] = {}
+        self._counted: dict[str, _ByCount] = {}
         self._best = np.inf, "", list[Coordinates]()
 
     @one_blas_thread()
@@ -72,17 +87,37 @@ class Folds:
         predicted = [self._predicted(candidate, part) for part in wanted]
         for part, values in zip(wanted, predicted, strict=True):
             found[self.parts[part]] = self._errors_by_count(candidate, part, values, counts)
-        others = (np.setdiff1d(np.arange(len(found)), self.parts[part]) for part in wanted)
-        best = {_best_column(found[rows]) for rows in others} if len(counts) > 1 else set[int]()
-        self._better[str(candidate)] = sorted(counts[column] or 0 for column in best - {0})
+        if len(counts) > 1:
+            self._counted[str(candidate)] = self._by_count(found, counts)
         errors = found[:, 0]
         if parts is None and (mean := float(np.nanmean(errors))) < self._best[0]:
             self._best = mean, str(candidate), predicted
         return errors
 
-    def better_modes(self, candidate: Candidate) -> list[int]:
-        """Numbers of modes with which a measured candidate was better than with all, but for one part each."""
-        return self._better.get(str(candidate), [])
+    def _by_count(self, errors: Float[np.ndarray, "samples counts"], counts: Sequence[int | None]) -> "_ByCount":
+        others = (np.setdiff1d(np.arange(len(errors)), rows) for rows in self.parts)
+        best = {_best_column(errors[rows]) for rows in others}
+        means = np.nan_to_num(np.nanmean(errors, axis=0), nan=np.inf)
+        better = {counts[column] or 0: float(means[column]) for column in sorted(best - {0}, reverse=True)}
+        most = self._coordinates.values.shape[2]
+        enough = [n or most for n, mean in zip(counts, means, strict=True) if mean <= _ENOUGH_MODES * means[0]]
+        return _ByCount(better, enough[-1] if np.isfinite(means[0]) else most)
+
+    def better_modes(self, candidate: Candidate) -> dict[int, float]:
+        """Numbers of modes with which a candidate was better than with all, but for one part each; the errors."""
+        return self._counted[str(candidate)].better if str(candidate) in self._counted else {}
+
+    def enough_modes(self, candidate: Candidate) -> int | None:
+        """The fewest modes with which a candidate is as good as with all, where that was measured."""
+        return self._counted[str(candidate)].enough if str(candidate) in self._counted else None
+
+    def with_parts(self, count: int) -> "Folds | None":
+        """The same samples in more parts; None if there are as many already."""
+        rows = np.concatenate(self.parts)
+        if (count := min(count, len(rows))) <= len(self.parts):
+            return None
+        parts = [np.sort(part) for part in np.array_split(rows, count)]
+        return Folds(self.data, self._output, parts, seed=self._seed)
 
     def _counts(self, candidate: Candidate, parts: Sequence[int]) -> list[int | None]:
         """That of the candidate; where it has all modes and several parts choose, fewer of them too."""
@@ -123,7 +158,7 @@ class Folds:
         found = np.full(self.data.samples, np.nan)
         for part, rows in enumerate(self.parts):
             fold = self._fold(part)
-            _, modes, _ = principal_rows(fold.targets.reshape(-1, fold.targets.shape[-1]), _ROUNDING)
+            _, modes, _ = principal_rows(fold.targets.reshape(-1, fold.targets.shape[-1]), ROUNDING)
             best = _times(self._coordinates.values[rows], modes.T @ modes)
             found[rows] = self._coordinates.errors(rows, best).mean(axis=1)
         return float(np.nanmean(found))
@@ -180,6 +215,14 @@ class Folds:
     def _fold(self, part: int) -> "_Fold":
         rows = np.setdiff1d(np.arange(self.data.samples), self.parts[part])
         return _Fold(self.data.take(rows), self._output, self._coordinates.values[rows])
+
+
+@dc.dataclass(frozen=True)
+class _ByCount:
+    """What errors say about the number of modes."""
+
+    better: dict[int, float]
+    enough: int
 
 
 def _best_column(errors: Float[np.ndarray, "samples counts"]) -> int:
@@ -251,7 +294,7 @@ class _Fold:
         """The singular values of all samples with their weights, and their principal modes."""
         rows = self._channel_weights(relative)
         weighted = self.targets if rows is None else self.targets * np.sqrt(rows / rows.mean())[..., None]
-        return principal_rows(weighted.reshape(-1, weighted.shape[2]), _ROUNDING)[:2]
+        return principal_rows(weighted.reshape(-1, weighted.shape[2]), ROUNDING)[:2]
 
 
 def _times(coordinates: Coordinates, matrix: Float[np.ndarray, "rank others"]) -> Coordinates:
@@ -284,58 +327,6 @@ def _trained(
         return np.concatenate([leading, np.zeros((*leading.shape[:2], modes - count))], axis=2)
 
     return predict
-
-
-@dc.dataclass(frozen=True, eq=False)
-class OutputCoordinates:
-    """Outputs before the output map as coordinates in an orthonormal basis of the span of them all.
-
-    Nothing is lost, and distances are those of the fields: the root mean square, with the weights of the points.
-    """
-
-    values: Coordinates
-    basis: Float[np.ndarray, "rank free"]
-    sizes: Float[np.ndarray, "samples channels"]
-    outputs: np.ndarray
-    output: OutputMap | None
-    points: Float[np.ndarray, "points coordinates"]
-    roots: Float[np.ndarray, " points"]
-    """The root of the weight of every point, zero where the output is fixed."""
-    point_weights: Float[np.ndarray, " points"]
-
-    @classmethod
-    @one_blas_thread()
-    def of(cls, data: OperatorData, output: Output) -> "OutputCoordinates":
-        """The coordinates of all outputs of `data`."""
-        fitted = output.fit(data)
-        unscaled = None if fitted is None else dc.replace(fitted, scale=np.ones(data.channels))
-        weights = (
-            np.full(len(data.points), 1 / len(data.points)) if data.point_weights is None else data.point_weights
-        )
-        raw, factor = raw_outputs(data.outputs, data.points, unscaled)
-        by_channel = raw.reshape(*raw.shape[:2], -1).swapaxes(1, 2)  # (samples, channels, points)
-        roots = np.sqrt(weights) * factor
-        free = roots > 0
-        weighted = (by_channel * roots)[..., free].reshape(-1, int(free.sum()))
-        _, basis, _ = principal_rows(weighted, _ROUNDING)
-        values = (weighted @ basis.T).reshape(*by_channel.shape[:2], -1)
-        sizes = field_sizes(data.outputs.reshape(*raw.shape[:2], -1), point_weights=weights)
-        return cls(values, basis, sizes, data.outputs, unscaled, data.points, roots, weights)
-
-    def errors(self, rows: Rows, predicted: Coordinates) -> Float[np.ndarray, "rows channels"]:
-        """The relative error of every predicted sample and channel, in physical units."""
-        if self.output is not None and self.output.is_positive:
-            missed = (self.fields(predicted) - self.outputs[rows]).reshape(len(rows), len(self.points), -1)
-            return np.sqrt(np.einsum("kpc,p->kc", missed**2, self.point_weights)) / self.sizes[rows]
-        return np.linalg.norm(predicted - self.values[rows], axis=2) / self.sizes[rows]
-
-    def fields(self, predicted: Coordinates) -> np.ndarray:
-        """Physical outputs of these coordinates."""
-        free = self.roots > 0
-        raw = np.zeros((*predicted.shape[:2], len(self.points)))
-        raw[..., free] = predicted @ self.basis / self.roots[free]
-        raw = raw.swapaxes(1, 2) if self.outputs.ndim == 3 else raw[:, 0]
-        return raw if self.output is None else np.asarray(self.output(raw, self.points))
 
 
 class TrainedTrunk:
@@ -372,10 +363,14 @@ class TrainedTrunk:
             found[self.parts[part]] = self._evaluated(candidate, part).predictions
         return found
 
-    def better_modes(self, candidate: Candidate) -> list[int]:
+    def better_modes(self, candidate: Candidate) -> dict[int, float]:
         """None: the trunk is given."""
         del candidate
-        return []
+        return {}
+
+    def enough_modes(self, candidate: Candidate) -> None:
+        """Not known: the trunk is given."""
+        del candidate
 
     def is_complete(self, candidate: Candidate) -> bool:
         """Whether a candidate is measured on all parts: closed forms are."""

@@ -16,7 +16,6 @@ from .fields import Basis, TrunkResult
 from .linear.orthonormalise import QR, SVD, AbstractOrthonormaliser
 from .method import AbstractMethod, Trained, make_operator, named_key, trunk_diagnostics
 from .minimisers.loop import OnStep, worst_status
-from .modes import ModesTrunk
 from .moving_trunk import MovingTrunk
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .networks.layers import count_parameters
@@ -27,7 +26,7 @@ from .regressors.network import AutoBranch, JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .settings import Field, OneOf, kind_field, record
 from .stream import encode_stream
-from .trunks import AbstractTrunk, AutoTrunk, JointTrunk
+from .trunks import AbstractTrunk, AutoTrunk, JointTrunk, ModesTrunk
 
 _TRUNKS = OneOf(AutoTrunk, ModesTrunk, NetworkTrunk, MovingTrunk, JointTrunk, SeparateTrunks)
 _BRANCHES = OneOf(AutoBranch, NetworkBranch, JointBranch, ActiveNeurons, Kernel, Linear, FourierBranch)

@@ -7,8 +7,7 @@ import typer
 
 from ..errors import OutputExistsError, UsageError
 from ..progress import TerminalReporter
-from .console import show
-from .options import Json, Keys, Quiet, Samples, Scheduler
+from .console import Json, Keys, Quiet, Samples, Scheduler, show
 
 if TYPE_CHECKING:
     from ..data.operator_data import OperatorData
@@ -71,6 +70,8 @@ def data_info(
 
     if is_sharded(problem):
         title, found = problem, {"folder": problem, **check_data(problem).numbers}
+    elif Path(problem).exists():
+        raise UsageError(f"{problem} is no problem; describe a file with: trunkfirst data check {problem}")
     else:
         title, found = _info_of_problem(problem, samples, quiet=quiet or json)
     rows = [[name.replace("_", " "), str(value)] for name, value in found.items()]

@@ -9,8 +9,7 @@ import typer
 
 from ..errors import UnknownNameError, UsageError
 from ..progress import TerminalReporter
-from .console import Rows, show
-from .options import Json, Out, Quiet, RunFolder, Samples, default_folder
+from .console import Json, Out, Quiet, Rows, RunFolder, Samples, default_folder, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +41,7 @@ def diagnose(
     """
     from ..files.integrity import update_manifest, verify_run
     from ..progress import TerminalReporter
-    from ..report.error_figures import budget_sentence, budget_tables, samples_sentence
+    from ..report.budget_figures import budget_sentence, budget_tables, samples_sentence
     from ..report.pages import write_report
     from ..runs.diagnose import diagnose_run
 

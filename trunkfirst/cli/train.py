@@ -8,8 +8,7 @@ import typer
 from ..errors import FailedRunsError, UsageError
 from ..progress import TerminalReporter
 from . import console
-from .console import Rows, metrics_table, say, show, validation_lines
-from .options import (
+from .console import (
     Devices,
     Iterations,
     Json,
@@ -17,12 +16,17 @@ from .options import (
     Out,
     Preset,
     Quiet,
+    Rows,
     Samples,
     Scheduler,
     Seed,
     Settings,
     Target,
     default_folder,
+    metrics_table,
+    say,
+    show,
+    validation_lines,
 )
 
 if TYPE_CHECKING:
@@ -130,10 +134,13 @@ def compare(
 
 
 def fit(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Your data; the same as --data.", show_default=False)
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Your data: .npz, .mat, .h5, .nc, .zarr, a folder of meshes or of CSV files.", show_default=False
+            help="Data: .npz, .mat, .h5, .nc, .zarr, a folder of meshes, .csv or .npy files.", show_default=False
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; must not exist or be empty.")] = Path(
@@ -188,21 +195,25 @@ def fit(
     tried as long as they can pay. PCA + ridge and PCA + kernel ridge are measured on the same samples. All choices
     are written to config.toml and can be set by hand. `trunkfirst data check FILE` shows what a file contains.
 
-    Example: trunkfirst fit --data my.npz --out runs/mine
+    Example: trunkfirst fit my.npz --out runs/mine
     """
-    from ..cross_validation import run_cross_validated
     from ..data.named_arrays import parse_keys
     from ..files.integrity import verify_run
+    from ..interface import run_cross_validated
     from ..runs.config import fit_values, make_config
-    from ..runs.more_samples import fit_more
+    from ..runs.resume import fit_more
     from ..runs.run import run as run_config
     from ..settings import put
 
+    if file is not None and data is not None:
+        raise UsageError(
+            f"two data files, {file} and --data {data}; give one of them, or --from DIR to add samples"
+        )
     if cross_validate and earlier is not None:
         raise UsageError("--cross-validate is for the samples of one file; leave out --from")
     is_leader = _join_processes()
     values = fit_values(
-        data,
+        file or data,
         settings_file,
         minutes=minutes,
         test_share=test_share,
@@ -252,11 +263,13 @@ def sweep(
 
     Example: trunkfirst sweep my.toml --out runs/widths
     """
+    from ..files.integrity import absent
     from ..files.text_files import read_toml
-    from ..runs.sweeps import make_grid, sweep as run_all
+    from ..runs.config import make_grid
+    from ..runs.sweeps import sweep as run_all
 
     if not config.is_file():
-        raise UsageError(f"there is no configuration file {config}")
+        raise absent(config)
     grid = make_grid(read_toml(config))
     folder = out or default_folder(f"{config.stem}-sweep")
     with TerminalReporter(quiet=quiet or json) as reporter:
@@ -281,12 +294,13 @@ def resume(
 
     Example: trunkfirst resume runs/mine
     """
+    from ..files.integrity import no_run
     from ..runs.compare import Comparison
     from ..runs.resume import resume as resume_folder
     from ..runs.sweeps import Sweep
 
     if not folder.is_dir():
-        raise UsageError(f"{folder}: no such run")
+        raise no_run(folder)
     is_leader = _join_processes()
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:
         result = resume_folder(folder, reporter=reporter, on_run=reporter.on_run)

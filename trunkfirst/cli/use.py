@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .console import number, print_json, print_table, say, show
-from .options import Json, Keys, Quiet, RunFolder
+from .console import Json, Keys, Quiet, RunFolder, number, print_json, print_table, say, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,12 +95,14 @@ def _print_worst(operator: "Operator", inputs: "np.ndarray", worst: list[dict[st
 
 def predict(
     folder: RunFolder,
-    inputs: Annotated[Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), .nc, .zarr or .csv.")],
+    inputs: Annotated[
+        Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), .nc, .zarr, .csv or .npy.")
+    ],
     out: Annotated[
         Path, typer.Option(help="The file to write: .npz, .nc, .zarr or .vtu; without an ending a folder of .vtu.")
     ],
     points: Annotated[
-        Path | None, typer.Option(help="Output points, .npz or .csv.", show_default="the training points")
+        Path | None, typer.Option(help="Output points, .npz, .npy or .csv.", show_default="the training points")
     ] = None,
     level: Annotated[
         float, typer.Option(min=0.5, max=0.99, help="Confidence of the intervals: 0.8, 0.9 or 0.95.")
@@ -127,7 +128,7 @@ def predict(
 
     from ..data.named_arrays import parse_keys
     from ..data.read_write import read_inputs, read_points
-    from ..predictions import check_target, write_predictions
+    from ..networks.training_domain import TrainingDomain, check_target, write_predictions
 
     check_target(out)
     operator, memory = _load(folder)
@@ -145,7 +146,7 @@ def predict(
         arrays |= {"lower": outputs - half, "upper": outputs + half}
     novelty = memory.novelty
     is_outlier = np.zeros(len(values), bool) if novelty is None else novelty.is_outlier(values)
-    write_predictions(out, operator, arrays, is_outlier, given)
+    write_predictions(out, operator.domain or TrainingDomain(), arrays, is_outlier, given)
     outliers, outside = int(is_outlier.sum()), int(is_outside.sum())
     found = {
         "samples": len(values),
@@ -177,7 +178,7 @@ def suggest(
     pool: Annotated[
         Path | None,
         typer.Option(
-            help="Inputs to choose from instead, .npz or .csv; needed for functions.", show_default=False
+            help="Inputs to choose from instead, .npz, .npy or .csv; needed for functions.", show_default=False
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The file to write: .csv or .npz.")] = Path("next.csv"),
@@ -218,9 +219,11 @@ def report(
 
     Example: trunkfirst report runs/mine
     """
-    from ..files.integrity import verify_manifest
+    from ..files.integrity import no_run, verify_manifest
     from .console import write_run_report
 
+    if not folder.is_dir():
+        raise no_run(folder)
     for each in (folder, *(path.parent for path in sorted(folder.glob("*/metrics.json")))):
         if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):
             # Runs of a comparison may have been diagnosed later; each has its own manifest.
@@ -231,14 +234,15 @@ def report(
 
 def export(
     folder: RunFolder,
+    out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.py or page.html.")],
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="onnx (onnxruntime, any language), stablehlo (JAX), numpy (a Python file that needs only NumPy), "
-            "html (an interactive explorer in a browser)."
+            "html (an interactive explorer in a browser).",
+            show_default="by the ending of the file: .onnx, .stablehlo, .py, .html",
         ),
-    ],
-    out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.py or page.html.")],
+    ] = None,
     precision: Annotated[
         str | None, typer.Option(help="single or double.", show_default="the operator's own")
     ] = None,
@@ -251,10 +255,11 @@ def export(
     encoders, branch, trunk and output map. Single precision is refused if it changes outputs by over 1e-5.
     The html page has sliders for the inputs and draws the predicted field; it works offline.
 
-    Example: trunkfirst export runs/mine --to onnx --out model.onnx
+    Example: trunkfirst export runs/mine --out model.onnx
     """
-    from ..exporters.formats import export as write
+    from ..exporters.formats import export as write, format_of
 
+    to = to or format_of(out)
     done = write(folder, to, out, precision=precision)
     found = {"to": to, "precision": done.precision, "bytes": done.size, "error": done.error, "out": str(out)}
     cost = "" if done.error is None else f", which changes outputs by {number(done.error)} (relative)"
@@ -366,13 +371,15 @@ def _at_sensors(operator: "Operator", memory: "TrainingSummary", inputs: dict[st
     """The inputs (samples, sensors), interpolated to the sensors of training."""
     import numpy as np
 
+    from ..networks.training_domain import check_names
+
     names = operator.input_names
     if len(inputs) == 1 and len(names) == 1:
         inputs = {names[0]: next(iter(inputs.values()))}
     (first, *others) = inputs.values()
     if not others and len(names) > 1 and first.values.shape[1] == operator.sensors:
         return first.values  # a table without titles
-    operator.check_names(inputs)
+    check_names(inputs, operator.input_names)
     counts = {name: len(memory.sensors[name]) if name in memory.sensors else None for name in names}
     if len(names) == 1:
         counts[names[0]] = operator.sensors

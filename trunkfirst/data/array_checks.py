@@ -19,7 +19,7 @@ _ADVICE = {
     "c": "give real and imaginary part as two channels",
     "M": "subtract the first time and divide by np.timedelta64(1, 's')",
     "m": "divide by np.timedelta64(1, 's')",
-    "O": "its entries are objects (lists, a cell, a sparse matrix); make one full array of numbers",
+    "O": "make one full array of numbers",
     "V": "give each of its fields as an array of its own",
 }
 # Above this, double precision skips integers.
@@ -61,8 +61,19 @@ def real_numbers(name: str, value: object) -> Float[np.ndarray, "..."]:
         array = array.astype(np.float64)
     if array.dtype.name not in ("float32", "float64"):
         advice = _ADVICE.get(array.dtype.kind, "convert with .astype(float)")
-        raise DataError(f"{name}: expected real numbers, got dtype {array.dtype}; {advice}")
+        raise DataError(f"{name}: expected real numbers, got {_in_words(array)}; {advice}")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _in_words(array: np.ndarray) -> str:
+    """The dtype, and of objects the first that is no number."""
+    if array.dtype.kind != "O":
+        return f"dtype {array.dtype}"
+    bad = np.array([not isinstance(entry, int | float) for entry in array.flat], bool).reshape(array.shape)
+    if not bad.any():
+        return "dtype object"
+    first = first_index(bad)
+    return f"dtype object; entry {', '.join(map(str, first))} is {without_controls(repr(array[first])[:40])}"
 
 
 def any_array(name: str, value: object) -> np.ndarray:
@@ -74,6 +85,7 @@ def any_array(name: str, value: object) -> np.ndarray:
         return np.asarray(value)
     except ValueError as error:
         other = ", or use scattered_from_lists" if name in ("points", "outputs") else ""
+        other += "; coordinates of a grid have names: {'x': x, 't': t}" if name == "points" else ""
         raise DataError(f"{name}: rows have different lengths; give one rectangular array{other}") from error
     except (TypeError, RuntimeError) as error:  # a tensor on a device, or one that requires its gradient
         raise DataError(f"{name}: cannot be read as an array: {str(error).splitlines()[0]}") from error

@@ -180,8 +180,8 @@ def _check_complete(named: Mapping[str, Any], arrays: Mapping[str, Any], require
         options = " ".join(f"--key {key}={name}" for key, name in example.items())
         words = " or ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         raise DataError(
-            f"no {words} here; found: {list_arrays(arrays)}; name the arrays with "
-            f"keys={example} in Python or {options} on the command line"
+            f"no {words} here; found: {list_arrays(arrays)}; name the arrays with {options}, in Python with "
+            f"trunkfirst.read_data(..., keys={example})"
         )
 
 
@@ -189,8 +189,10 @@ def _guess(present: Mapping[str, Any], missing: Sequence[str], others: Mapping[s
     """Return the names that all assignments with matching shapes agree in; outputs may be transposed."""
     shapes = {name: np.shape(array) for name, array in others.items()}
     known = {key: np.shape(array) for key, array in present.items()}
-    if len(shapes) > 8 or not {*known, *missing} >= {*_REQUIRED}:
+    if len(shapes) > 8:
         return {}
+    if not {*known, *missing} >= {*_REQUIRED}:  # axes have names, and coordinates need no key
+        return {key: name for key, name in _guess_grid(known, shapes, 2).items() if key in missing}
     choices = [dict(zip(missing, names, strict=True)) for names in itertools.permutations(shapes, len(missing))]
     for turn in (1, -1):
         fits = [c for c in choices if _match(known | {key: shapes[name] for key, name in c.items()}, turn)]
@@ -199,16 +201,20 @@ def _guess(present: Mapping[str, Any], missing: Sequence[str], others: Mapping[s
     return _guess_grid(known, shapes) if "points" in missing else {}
 
 
-def _guess_grid(known: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-    """Return names if one array of several axes has exactly one vector for each of them but the first."""
+def _guess_grid(
+    known: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]], axes: int = 3
+) -> dict[str, str]:
+    """Return names if an array of so many axes has one vector for each of them but samples and channels."""
     fields = {"outputs": known["outputs"]} if "outputs" in known else shapes
+    found: list[dict[str, str]] = []
     for name, shape in fields.items():
         vectors = [[other for other, own in shapes.items() if own == (length,)] for length in shape[1:]]
-        if len(shape) > 2 and all(len(names) == 1 for names in vectors):
-            points = [names[0] for names in vectors]
-            rows = [other for other, own in shapes.items() if own[:1] == shape[:1] and len(own) == 2]
-            return {"points": ",".join(points), "outputs": name} | ({"inputs": rows[0]} if len(rows) == 1 else {})
-    return {}
+        points = [names[0] for names in vectors if names]
+        if len(shape) >= axes and max(map(len, vectors)) == 1 and len(points) >= max(1, len(vectors) - 1):
+            rows = [o for o, own in shapes.items() if own[:1] == shape[:1] and len(own) == 2 and o != name]
+            inputs = {"inputs": rows[0]} if len(rows) == 1 else {}
+            found.append({"points": ",".join(points), "outputs": name, **inputs})
+    return found[0] if len(found) == 1 else {}
 
 
 def _match(shapes: Mapping[str, tuple[int, ...]], turn: int) -> bool:

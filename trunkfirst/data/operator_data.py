@@ -271,7 +271,7 @@ class OperatorData(AbstractData):
     def _checked(
         self, points: object, outputs: object, weights: object, reference: object, triangles: object
     ) -> dict[str, Any]:
-        places = real_array("points", points, ("points", "coordinates"))
+        places = real_array("points", _one_coordinate(points), ("points", "coordinates"))
         values = real_array("outputs", outputs, ("samples", "points"), last="channels")
         check_length("outputs", "points", values.shape[1], len(places), "points", hint=_hint(places, values))
         point_weights = checked_weights("point_weights", weights, "points", len(places))
@@ -285,6 +285,18 @@ class OperatorData(AbstractData):
 
     def points_in_words(self) -> str:
         return f"all on the same {len(self.points):,} points"
+
+
+def _one_coordinate(points: object) -> np.ndarray:
+    """Points with one axis have one coordinate."""
+    places = any_array("points", points)
+    if places.ndim > 2:
+        raise DataError(
+            f"points: expected 2 axes (points, coordinates), got shape {places.shape}; give the coordinates of a "
+            f"grid by name, points={{'x': x, 't': t}}, or points.reshape(-1, {places.shape[-1]}) and outputs "
+            "(samples, points)"
+        )
+    return places[:, None] if places.ndim == 1 else places
 
 
 def default_coordinate_names(dimensions: int) -> tuple[str, ...]:
@@ -355,7 +367,10 @@ def _hint(points: np.ndarray, outputs: np.ndarray) -> str:
     if columns == points.shape[1] > len(points):
         return "; points looks transposed; use .T"
     if outputs.ndim == 3 and outputs.shape[2] == len(points):
-        return "; channels are the last axis; use np.moveaxis(outputs, 1, 2)"
+        return (
+            "; channels are the last axis; use np.moveaxis(outputs, 1, 2); or, if these are the axes of a grid, "
+            "give its coordinates by name, points={'x': x, 't': t}"
+        )
     if outputs.ndim == 3 and columns * outputs.shape[2] == len(points):
         return "; flatten the grid with outputs.reshape(len(outputs), -1)"
     return ""

@@ -8,11 +8,12 @@ from typing import Any, overload
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import CorruptFileError, DataError, UnknownNameError, UnsafeFileError
+from ..errors import DataError, UnknownNameError, UnsafeFileError
 from ..files.hdf5 import read_hdf5, write_hdf5
+from ..files.integrity import absent, inside
 from ..files.mat import read_mat, write_mat
 from ..files.mesh_files import is_mesh, read_meshes
-from ..files.npz import map_npz, read_npz, write_npz
+from ..files.npz import map_npz, read_npy, read_npz, write_npz
 from ..files.text_files import read_columns, read_csv, read_csv_folder, write_csv_folder
 from ..files.xarray_files import Labelled, from_dataset, read_netcdf, read_zarr
 from .array_checks import any_array, real_array, real_numbers
@@ -40,7 +41,7 @@ _FORMATS: dict[str, tuple[Callable[[Path], dict[str, np.ndarray]], Callable[[Pat
     ".hdf5": (read_hdf5, write_hdf5),
 }
 _LABELLED: dict[str, Callable[[Path], Labelled]] = {".nc": read_netcdf, ".zarr": read_zarr}
-_ENDINGS = (*_FORMATS, *_LABELLED, ".vtu", ".xdmf", ".msh", "a folder of meshes", "a folder of .csv files")
+_ENDINGS = (*_FORMATS, *_LABELLED, ".vtu", ".xdmf", ".msh", "a folder of meshes", "a folder of .csv or .npy files")
 # How to load a trusted file that can run code; {0} is its path.
 _LOADERS = {
     ".pt": ("torch", "torch.load({0}, weights_only=True)", ".numpy()"),
@@ -63,10 +64,11 @@ def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedD
     Files: `.npz`; `.mat`; `.h5` and `.hdf5` (needs the extra `hdf5`); `.nc` and `.zarr` (need the extra
     `xarray`); `.vtu`, `.vtk`, `.xdmf` and `.msh` with the fields of all samples, or a folder of them, one for
     each sample, with a table of parameters (need the extra `mesh`); a folder with `inputs.csv`, `points.csv`,
-    `outputs.csv`. Arrays are called `inputs` (samples, sensors), or `inputs.NAME` where there are several;
-    `points` (points, coordinates); `outputs` (samples, points) or (samples, points, channels). Points (samples,
-    points, coordinates) give `ScatteredData`, everything else `OperatorData`. `keys` gives the names of the
-    arrays where they differ: `read_data("my.mat", keys={"inputs": "a", "points": "x", "outputs": "u"})`.
+    `outputs.csv`, or the same as `.npy`. Arrays are called `inputs` (samples, sensors), or `inputs.NAME` where
+    there are several; `points` (points, coordinates); `outputs` (samples, points) or (samples, points, channels).
+    Points (samples, points, coordinates) give `ScatteredData`, everything else `OperatorData`. `keys` gives the
+    names of the arrays where they differ, as in
+    `read_data("my.mat", keys={"inputs": "a", "points": "x", "outputs": "u"})`.
 
     Several names of `points` are the coordinates of a grid: with `keys={"points": ("x", "t"), ...}` outputs may be
     (samples, x, t), in any order, and with an axis of channels; `keys={"axes": ("t", "x"), ...}` names the axes
@@ -130,8 +132,8 @@ def _arranged(found: Labelled, keys: Keys | None) -> tuple[dict[str, Any], dict[
 def read_inputs(source: Any, *, keys: Keys | None = None, names: Sequence[str] = ()) -> NewInputs:
     """Read input functions for predictions: `inputs` or `inputs.NAME`, with their sensors if known.
 
-    A .csv file is one table, a row for each sample; a line of titles names the inputs. `names` are those of the
-    inputs in training, which a file may use too; `keys` gives other names.
+    A .csv or .npy file is one table, a row for each sample; a line of titles names the inputs. `names` are those
+    of the inputs in training, which a file may use too; `keys` gives other names.
     """
     try:
         return _new_inputs(_read_arrays(source, table="inputs"), keys, names)
@@ -161,8 +163,9 @@ def _new_inputs(found: Labelled, keys: Keys | None, names: Sequence[str]) -> New
 
 
 def read_points(path: Path | str) -> Float[np.ndarray, "points coordinates"]:
-    """Read points for predictions: the array `points`, or a .csv table with a row for each point."""
-    arrays = {"points": read_csv(path)} if Path(path).suffix.lower() == ".csv" else _read_arrays(path).arrays
+    """Read points for predictions: the array `points`, or a .csv or .npy table with a row for each point."""
+    is_csv = Path(path).suffix.lower() == ".csv"
+    arrays = {"points": read_csv(path)} if is_csv else _read_arrays(path, table="points").arrays
     if "points" not in arrays:
         raise DataError(f"{path}: no array 'points' here; found: {list_arrays(arrays)}")
     return real_array("points", column(real_numbers("points", arrays["points"])), ("points", "coordinates"))
@@ -193,6 +196,8 @@ def _read_arrays(source: Any, *, table: str | None = None) -> Labelled:
         path = Path(source)
         if table is not None and path.suffix.lower() == ".csv":
             return Labelled(read_columns(path, table))
+        if table is not None and path.suffix.lower() == ".npy":
+            return Labelled({table: read_npy(path)})
         is_labelled = path.suffix.lower() in _LABELLED and path.exists()
         return _LABELLED[path.suffix.lower()](path) if is_labelled else Labelled(_read_path(path))
     if hasattr(source, "data_vars"):
@@ -209,20 +214,36 @@ def _read_path(path: Path) -> dict[str, np.ndarray]:
     if path.exists() and is_mesh(path):
         return read_meshes(path)
     if path.is_dir():
-        return read_csv_folder(path, titled=("inputs",))
+        return _read_folder(path)
     if not path.exists():
-        raise CorruptFileError(f"{path} does not exist")
+        raise absent(path)
     if suffix in _LOADERS:
         raise UnsafeFileError(_how_to_convert(path))
     if suffix == ".npy":
         raise DataError(
-            f"{path} holds one array; save three with np.savez(..., inputs=..., points=..., outputs=...)"
+            f"{path} holds one array; give a folder with inputs.npy, points.npy and outputs.npy, or one file, "
+            "np.savez('my.npz', inputs=..., points=..., outputs=...)"
         )
     if suffix in (".csv", ".txt", ".dat"):
-        raise DataError(f"{path} is one table; give a folder with inputs.csv, points.csv and outputs.csv")
+        raise DataError(
+            f"{path} is one table; give a folder with inputs.csv and outputs.csv, a row for each sample, and "
+            "points.csv, a row for each point"
+        )
     if suffix not in _FORMATS:
         raise UnknownNameError("file format", path.suffix, _ENDINGS)
     return _FORMATS[suffix][0](path)
+
+
+def _read_folder(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of NAME.csv and NAME.npy in a folder."""
+    arrays = {file.stem: read_npy(inside(path, file.name)) for file in sorted(path.glob("*.npy"))}
+    if arrays and not any(path.glob("*.csv")):
+        return arrays
+    tables = read_csv_folder(path, titled=("inputs",))
+    if both := arrays.keys() & {name.split(".")[0] for name in tables}:
+        name = min(both)
+        raise DataError(f"{path} has both {name}.csv and {name}.npy; leave one of them out")
+    return arrays | tables
 
 
 def _how_to_convert(path: Path) -> str:

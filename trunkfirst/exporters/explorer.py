@@ -20,11 +20,20 @@ from ..linear.orthonormalise import relative_errors
 from ..networks.operator import Operator, load
 from ..networks.training_domain import TrainingDomain
 from ..training_summary import TrainingSummary, read_summary
-from .explorer_controls import Controls, Group, make_controls
-from .explorer_fields import Drawing, Sample, Table, Tested, make_drawing, make_table, read_tested
-from .graph import Graph
+from .explorer_data import (
+    Controls,
+    Drawing,
+    Group,
+    Sample,
+    Table,
+    Tested,
+    make_controls,
+    make_drawing,
+    make_table,
+    read_tested,
+)
+from .graph import Graph, page_file, to_javascript
 from .jaxpr import trace
-from .scripts import page_file, to_javascript
 
 _SCRIPTS = ("model.js", "picture.js", "controls.js", "page.js")
 # More makes browsers slow.

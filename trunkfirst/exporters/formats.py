@@ -19,14 +19,13 @@ from ..linear.orthonormalise import relative_errors
 from ..networks.operator import Operator, load
 from ..training_summary import read_summary
 from .explorer import explorer_page
-from .explorer_fields import MOST_ERROR
-from .graph import Graph
+from .explorer_data import MOST_ERROR
+from .graph import Graph, to_numpy, to_onnx
 from .jaxpr import trace
-from .onnx import to_onnx
-from .scripts import to_numpy
 
 _PRECISIONS = ("single", "double")
 _PAGE = "html"
+_ENDINGS = {".onnx": "onnx", ".stablehlo": "stablehlo", ".py": "numpy", ".html": _PAGE}
 _PLATFORMS = ("cpu", "cuda", "tpu")
 _SAMPLES, _BLOCK, _POINTS = 256, 16, 1000
 
@@ -45,13 +44,14 @@ class Exported:
 def export(
     source: Operator | Path | str,
     to: str,
-    path: Path | str,
+    path: Path | str | None = None,
     *,
     precision: str | None = None,
     samples: tuple[Float[np.ndarray, "samples sensors"], Float[np.ndarray, "points coordinates"]] | None = None,
 ) -> Exported:
     """Write an operator as "onnx", "stablehlo", "numpy" or "html" to the file `path`, atomically.
 
+    In `export(operator, "model.onnx")` the ending says which: .onnx, .stablehlo, .py or .html.
     `source` is an operator, or a folder written by `run`, `fit` or `save`. `precision` is "single" or "double", by
     default that of the operator. A double operator is rounded to single precision only if that changes its
     outputs by less than 1e-5, measured on `samples` = (inputs, points); a run folder has its own. "html", the
@@ -68,8 +68,10 @@ def export(
     >>> modes = trunkfirst.ModesTrunk(width=2)
     >>> method = trunkfirst.TwoStep(modes, trunkfirst.Linear(), inputs="raw", weights="none")
     >>> operator = trunkfirst.fit(data.take(slice(0, 30)), method=method).operator
-    >>> made = trunkfirst.export(operator, "numpy", "model.py")  # from model import predict: needs only NumPy
+    >>> made = trunkfirst.export(operator, "model.py")  # from model import predict: needs only NumPy
     """
+    if path is None:
+        to, path = format_of(to), to
     if to not in (*FORMATS, _PAGE):
         raise UnknownNameError("format", to, (*FORMATS, _PAGE))
     if precision not in (None, *_PRECISIONS):
@@ -91,6 +93,14 @@ def export(
             )
         error = _check_single(graph, *samples)
     return _write(Path(path), to, FORMATS[to](graph, double=double), "double" if double else "single", error)
+
+
+def format_of(path: Path | str) -> str:
+    """The format that the ending of a file names."""
+    ending = Path(path).suffix.lower()
+    if ending not in _ENDINGS:
+        raise UnknownNameError("format with the ending", ending, tuple(_ENDINGS))
+    return _ENDINGS[ending]
 
 
 def _export_page(source: Operator | Path | str, path: Path, precision: str | None) -> Exported:

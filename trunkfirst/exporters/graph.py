@@ -1,16 +1,24 @@
-"""An operator as a list of array operations, which each export format writes in its own language.
+"""An operator as a list of array operations, and those in other languages: Python with NumPy, JavaScript, ONNX.
 
 Operations have the names, arguments and broadcasting of NumPy: elementwise functions, `where`, `matmul`,
 `concatenate`, `reshape` (with -1 for a free size), `take` (indices of any shape), `transpose`, `sum`, `argmax`.
 `int32` rounds numbers towards 0 and makes them indices.
 """
 
+import base64
 import dataclasses as dc
+import importlib
+import importlib.metadata
+import json
+import textwrap
 from collections.abc import Mapping
+from importlib.resources import files
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from ..errors import MissingExtraError, UsageError
 
 
 @dc.dataclass(frozen=True)
@@ -96,3 +104,298 @@ class Graph:
 def in_precision(array: Any, dtype: type[np.floating[Any]]) -> Any:
     """Floats in another precision; indices and masks unchanged."""
     return array.astype(dtype) if array.dtype.kind == "f" else array
+
+
+_PYTHON = '''\
+"""Predicts output fields of an operator. Written by trunkfirst {version}; needs NumPy and nothing else.
+
+    from model import predict
+    outputs = predict(inputs, points)
+
+Points outside the training domain are refused, unless predict(inputs, points, extrapolate=True) asks for them.
+"""
+
+import base64
+import types
+
+import numpy as np
+
+INPUT_NAMES = {names}
+"""The input functions, concatenated in `inputs` in this order."""
+SENSORS, COORDINATES = {sensors}, {coordinates}
+LOW, HIGH = np.array({low}), np.array({high})
+"""The box of the training points, with a margin of one cell; infinite where it is not known or does not matter."""
+DTYPE = np.dtype("{dtype}")
+BLOCK = 64
+
+
+def predict(inputs, points, *, extrapolate=False):
+    """Outputs ({fields}) of inputs (samples, sensors) at points (points, coordinates), in physical units."""
+    inputs, points = _checked("inputs", inputs, SENSORS), _checked("points", points, COORDINATES)
+    if not extrapolate and (outside := is_outside(points)).any():
+        first = points[np.argmax(outside)].tolist()
+        which = f"{{outside.sum()}} of {{len(points)}} lie outside the training domain; the first is {{first}}"
+        box = f"the domain is {{LOW.tolist()}} to {{HIGH.tolist()}}"
+        raise ValueError(f"points: {{which}}; {{box}}; pass extrapolate=True to predict there")
+    functions = basis(points)
+    blocks = [inputs[i : i + BLOCK] for i in range(0, max(len(inputs), 1), BLOCK)]
+    return np.concatenate([expand(coefficients(block), functions, points) for block in blocks])
+
+
+def is_outside(points):
+    """Whether each point lies outside the box of the training points."""
+    return ((points < LOW) | (points > HIGH)).any(axis=1)
+
+
+def coefficients(inputs):
+    """Coefficients (samples, rank) of the inputs in the basis."""
+{coefficients}
+
+
+def basis(points):
+    """The basis functions (points, rank) at the points."""
+{basis}
+
+
+def expand(coefficients, basis, points):
+    """The outputs of these coefficients."""
+{outputs}
+
+
+def _checked(name, array, columns):
+    array = np.asarray(array, DTYPE)
+    if array.ndim != 2 or array.shape[1] != columns:
+        raise ValueError(f"{{name}}: expected shape (any, {{columns}}), got {{array.shape}}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{{name}}: not all values are finite")
+    return array
+
+
+_SHAPES = {{
+{shapes}
+}}
+_NUMBERS = """
+{numbers}
+"""
+
+
+def _arrays():
+    flat = np.frombuffer(base64.b64decode(_NUMBERS), DTYPE.newbyteorder("<")).astype(DTYPE)
+    start = 0
+    for name, (kind, shape) in _SHAPES.items():
+        count = int(np.prod(shape))
+        yield name, flat[start : start + count].reshape(shape).astype(DTYPE if kind == "number" else kind)
+        start += count
+
+
+W = types.SimpleNamespace(**dict(_arrays()))
+'''
+_JAVASCRIPT = """\
+{arrays}
+const operator = (() => {{
+  const bytes = Uint8Array.from(atob("{numbers}"), (letter) => letter.charCodeAt(0));
+  const numbers = new Float64Array(bytes.buffer);
+  const W = {{}};
+  let start = 0;
+  for (const [name, shape] of Object.entries({shapes})) {{
+    const count = shape.reduce((product, n) => product * n, 1);
+    W[name] = np.array(shape, numbers.subarray(start, start + count));
+    start += count;
+  }}
+  {functions}
+  const predict = (inputs, points) => outputs(coefficients(inputs), basis(points), points);
+  return {{ coefficients, basis, outputs, predict, inputNames: {names} }};
+}})();
+"""
+_KINDS = {"f": "number", "i": "int", "b": "bool"}
+
+
+def to_numpy(graph: Graph, *, double: bool) -> bytes:
+    """The text of a Python file with a function `predict(inputs, points)`. Its weights are base64."""
+    encoded = base64.b64encode(graph.packed("<f8" if double else "<f4")).decode()
+    shapes = {name: (_KINDS[array.dtype.kind], array.shape) for name, array in graph.constants.items()}
+    low, high = np.array([[-np.inf], [np.inf]]) * np.ones(graph.coordinates) if graph.box is None else graph.box
+    return _PYTHON.format(
+        low=_numbers(low),
+        high=_numbers(high),
+        version=importlib.metadata.version("trunkfirst"),
+        names=ascii(graph.input_names),
+        sensors=graph.sensors,
+        coordinates=graph.coordinates,
+        dtype="float64" if double else "float32",
+        fields="samples, points" + ("" if graph.channels is None else ", channels"),
+        **{f.result: textwrap.indent(_body(f, graph, "{} = {}"), "    ") for f in graph.functions},
+        shapes="\n".join(f'    "{name}": {shape},' for name, shape in shapes.items()),
+        numbers="\n".join(encoded[i : i + 100] for i in range(0, len(encoded), 100)),
+    ).encode()
+
+
+def to_javascript(graph: Graph) -> str:
+    """A script in double precision that defines `operator.predict(inputs, points)` and the functions it calls.
+
+    Arrays are objects {shape, data}, made by `np.array(shape, numbers)`.
+    """
+    functions = [
+        f"function {f.result}({', '.join(f.arguments)}) {{\n{_body(f, graph, 'const {} = {};')}\n  }}"
+        for f in graph.functions
+    ]
+    return _JAVASCRIPT.format(
+        arrays=page_file("arrays.js"),
+        numbers=base64.b64encode(graph.packed("<f8")).decode(),
+        shapes=json.dumps({name: array.shape for name, array in graph.constants.items()}),
+        # "</script>" in a name would end the script of a page.
+        names=json.dumps(graph.input_names).replace("<", "\\u003c"),
+        functions="\n  ".join(functions),
+    )
+
+
+def page_file(name: str) -> str:
+    """A file of the explorer page as text."""
+    return files(__package__ or __name__).joinpath("page", name).read_text("utf-8")
+
+
+def _numbers(values: np.ndarray) -> str:
+    """As Python source."""
+    return "[" + ", ".join(repr(x) if np.isfinite(x) else f'float("{x}")' for x in values.tolist()) + "]"
+
+
+def _body(function: Function, graph: Graph, assignment: str) -> str:
+    *before, last = function.operations
+    lines = [assignment.format(each.result, each.text(graph.constants)) for each in before]
+    return "\n".join([*lines, f"return {last.text(graph.constants)}"])
+
+
+OPSET, IR_VERSION = 17, 8
+# Protocol buffers end at 2 GiB. Larger models would need external data files, which are never written here.
+_MOST_BYTES = 2**31 - 2**20
+# The names that are not those of NumPy with a capital letter.
+_NAMES = {
+    "subtract": "Sub",
+    "multiply": "Mul",
+    "divide": "Div",
+    "maximum": "Max",
+    "minimum": "Min",
+    "matmul": "MatMul",
+    "negative": "Neg",
+    "absolute": "Abs",
+    "logical_not": "Not",
+    "take": "Gather",
+    "concatenate": "Concat",
+    "sum": "ReduceSum",
+    "argmax": "ArgMax",
+}
+
+
+def to_onnx(graph: Graph, *, double: bool) -> bytes:
+    """The operator as an ONNX model in opset 17, from `inputs` and `points` of any number of rows to `outputs`.
+
+    Weights are in the file, which is checked by ONNX's own checker before it is returned.
+    """
+    onnx = _onnx()
+    dtype = np.float64 if double else np.float32
+    if sum(in_precision(array, dtype).nbytes for array in graph.constants.values()) > _MOST_BYTES:
+        raise UsageError("this operator has more than 2 GiB of weights, more than an ONNX file can hold")
+    model = _model(onnx, graph, _Body(onnx, graph, dtype), double=double)
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString(deterministic=True)
+
+
+def _model(onnx: Any, graph: Graph, body: "_Body", *, double: bool) -> Any:
+    kind = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
+    fields = ["samples", "points", *([] if graph.channels is None else [graph.channels])]
+    names = ", ".join(graph.input_names)
+    describe = onnx.helper.make_tensor_value_info
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            body.nodes,
+            "operator",
+            [
+                describe(
+                    "inputs", kind, ["samples", graph.sensors], f"values of {names}, side by side in this order"
+                ),
+                describe("points", kind, ["points", graph.coordinates], "coordinates of the output points"),
+            ],
+            [describe("outputs", kind, fields, "output fields in physical units")],
+            initializer=body.tensors(),
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="trunkfirst",
+        producer_version=importlib.metadata.version("trunkfirst"),
+        doc_string=f"Output fields of an operator at points. `inputs` holds {names} side by side, in this order.",
+    )
+    box = {} if graph.box is None else dict(zip(("low", "high"), map(_listed, graph.box), strict=True))
+    onnx.helper.set_model_props(model, {"input_names": names, **box})
+    return model
+
+
+def _listed(numbers: np.ndarray) -> str:
+    return ", ".join(map(repr, numbers.tolist()))
+
+
+class _Body:
+    """The nodes, and the constants among their inputs: weights, numbers, shapes and axes."""
+
+    def __init__(self, onnx: Any, graph: Graph, dtype: type[np.floating[Any]]):
+        self._onnx, self._dtype = onnx, dtype
+        self._constants = {name: in_precision(array, dtype) for name, array in graph.constants.items()}
+        self.nodes: list[Any] = []
+        for function in graph.functions:
+            for operation in function.operations:
+                self._add(operation)
+
+    def tensors(self) -> list[Any]:
+        """The constants as initialisers."""
+        make = self._onnx.numpy_helper.from_array
+        return [make(np.ascontiguousarray(array), name) for name, array in self._constants.items()]
+
+    def _add(self, operation: Operation) -> None:
+        arguments = [
+            a if isinstance(a, str) else self._constant(f"number {a!r}", np.asarray(a, self._dtype))
+            for a in operation.arguments
+        ]
+        result = operation.result
+        match operation.function, operation.options:
+            case "multiply" | "divide", _ if any(map(self._is_rounded, arguments)):
+                # onnxruntime moves a factor next to a matrix product into that product, rounded to single
+                # precision (MatMulScaleFusion). Two changes of sign, which are exact, prevent that.
+                negated = int(self._is_rounded(arguments[0]))
+                self._node("negative", [arguments[negated]], f"minus_{result}")
+                arguments[negated] = f"minus_{result}"
+                self._node(operation.function, arguments, f"scaled_{result}")
+                self._node("negative", [f"scaled_{result}"], result)
+            case "int32", _:
+                self._node("cast", arguments, result, to=self._onnx.TensorProto.INT64)
+            case "argmax", (axis,):
+                self._node("argmax", arguments, result, axis=axis, keepdims=0)
+            case "take" | "concatenate", (axis,):
+                self._node(operation.function, arguments, result, axis=axis)
+            case "transpose", (axes,):
+                self._node("transpose", arguments, result, perm=axes)
+            case "reshape", (shape,):
+                self._node("reshape", [*arguments, self._constant(f"shape {shape}", np.array(shape))], result)
+            case "sum", (axis,):
+                axes = self._constant(f"axis {axis}", np.array([axis]))
+                self._node("sum", [*arguments, axes], result, keepdims=0)
+            case _:
+                self._node(operation.function, arguments, result)
+
+    def _node(self, function: str, arguments: list[str], result: str, **attributes: Any) -> None:
+        name = _NAMES.get(function, function.capitalize())
+        self.nodes.append(self._onnx.helper.make_node(name, arguments, [result], **attributes))
+
+    def _constant(self, name: str, array: np.ndarray) -> str:
+        self._constants[name] = array
+        return name
+
+    def _is_rounded(self, name: str) -> bool:
+        """Whether it is one number that single precision would change."""
+        array = self._constants.get(name)
+        return array is not None and array.size == 1 and bool(array.astype(np.float32) != array)
+
+
+def _onnx() -> Any:
+    try:
+        return importlib.import_module("onnx")
+    except ImportError as error:
+        raise MissingExtraError("ONNX export", "onnx", "onnx") from error

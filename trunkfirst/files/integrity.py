@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..errors import CorruptFileError, OutputExistsError, OutputNotWritableError, UnsafeFileError
+from ..errors import CorruptFileError, OutputExistsError, OutputNotWritableError, UnsafeFileError, did_you_mean
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -42,6 +42,8 @@ def atomic_write(path: Path | str) -> Generator[BinaryIO]:
     or fails is an `OutputNotWritableError` that names `path`; other errors of the block are raised unchanged.
     """
     path = Path(path)
+    if not path.parent.is_dir():
+        raise OutputNotWritableError(f"cannot write {path}: there is no folder {path.parent}; make it first")
     with _naming(path):
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.tmp-", dir=path.parent)
     raw = _Raw(descriptor, path)
@@ -159,9 +161,35 @@ class Budget:
             )
 
 
+def absent(path: Path | str) -> CorruptFileError:
+    """The error for a file or folder that does not exist, with the nearest name that does."""
+    path = Path(path)
+    folder = next(parent for parent in path.absolute().parents if parent.is_dir())
+    hint = f"there is no folder {path.parent}" if folder != path.parent.absolute() else ""
+    if not hint:
+        with contextlib.suppress(OSError):
+            hint = did_you_mean(path.name, (each.name for each in folder.iterdir())).strip()
+    return CorruptFileError(f"{path} does not exist{hint and '; '}{hint}")
+
+
+def no_run(folder: Path | str) -> CorruptFileError:
+    """The error for what is no folder of a run or a model, with the runs nearby."""
+    folder = Path(folder)
+    if folder.is_file():
+        return CorruptFileError(f"{folder} is a file; give the folder of a run")
+    near = folder if folder.is_dir() else next(parent for parent in folder.absolute().parents if parent.is_dir())
+    runs = sorted((each.parent for each in near.glob(f"*/{MANIFEST}")), key=lambda run: run.stat().st_mtime)
+    names = [str(run if folder.is_dir() else folder.parent / run.name) for run in runs[::-1][:5]]
+    hint = did_you_mean(str(folder), names).strip() or (names and f"runs here: {', '.join(names)}")
+    what = f"{folder} is not the folder of a run" if folder.is_dir() else f"{folder}: no such run"
+    return CorruptFileError(f"{what}{f'; {hint}' if hint else ''}")
+
+
 def open_file(path: Path | str) -> io.BufferedReader:
     """Open a regular file for reading; a pipe or a device, which might never end, is refused."""
     path = Path(path)
+    if not path.exists() and not path.is_symlink():
+        raise absent(path)
     if path.exists() and not path.is_file():
         raise CorruptFileError(f"cannot read {path}: it is not a file")
     try:
@@ -261,12 +289,12 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 def _read_manifest(folder: Path) -> dict[str, str]:
     """Return the SHA-256 by name."""
     if not folder.is_dir():
-        raise CorruptFileError(f"{folder}: no such run")
+        raise no_run(folder)
     path = inside(folder, MANIFEST)
     if not path.exists() and (folder / CHECKPOINTS).is_dir():
         raise CorruptFileError(f"{folder} is not finished; continue with: trunkfirst resume {folder}")
-    if not folder.is_dir():
-        raise CorruptFileError(f"{folder}: no such folder")
+    if not any((folder / name).exists() for name in (MANIFEST, "metrics.json", "model.json")):
+        raise no_run(folder)
     try:
         first, _, rest = read_bytes(path, most=_LARGEST_MANIFEST).decode().partition("\n")
     except (CorruptFileError, UnicodeDecodeError) as error:

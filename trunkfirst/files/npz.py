@@ -1,4 +1,4 @@
-"""Named arrays in NumPy's npz format, read without running code."""
+"""Arrays in NumPy's formats npz and npy, read without running code."""
 
 import contextlib
 import math
@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,19 @@ def read_npz(path: Path | str) -> dict[str, np.ndarray]:
     """Read named arrays; pickled objects are refused, and a file that claims more than it holds."""
     with _opened(path) as (archive, entries):
         return {_name(entry): _array(path, archive, entry) for entry in entries}
+
+
+def read_npy(path: Path | str) -> np.ndarray:
+    """Read one array; pickled objects are refused, and a file that claims more than it holds."""
+    try:
+        with open_file(path) as file:
+            header = _header(path, Path(path).name, file, size_of(file))
+            file.seek(0)
+            return _read_array(file, header)
+    except TrunkfirstError:
+        raise
+    except _DAMAGE as error:
+        raise CorruptFileError(f"cannot read {path} as npy: {str(error)[:200]}") from error
 
 
 def map_npz(path: Path | str, *, is_verified: bool = False) -> dict[str, np.ndarray]:
@@ -114,10 +127,14 @@ def _entries(path: Path | str, archive: zipfile.ZipFile, size: int) -> list[zipf
 
 def _array(path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
     """Read one array; its header must agree with the size of the entry."""
-    dtype = _header(path, archive, entry).dtype
+    header = _entry_header(path, archive, entry)
     with archive.open(entry) as file:
-        array = np.lib.format.read_array(file, allow_pickle=False)
-    if dtype.kind == "U":
+        return _read_array(file, header)
+
+
+def _read_array(file: IO[bytes], header: "_Header") -> np.ndarray:
+    array = np.lib.format.read_array(file, allow_pickle=False)
+    if header.dtype.kind == "U":
         _check_letters(array)
     return array
 
@@ -131,34 +148,39 @@ class _Header(NamedTuple):
     size: int
 
 
-def _header(path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> _Header:
+def _entry_header(path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> _Header:
     with archive.open(entry) as file:
-        version = np.lib.format.read_magic(file)
-        if version not in ((1, 0), (2, 0)):
-            raise CorruptFileError(f"{path}: {_name(entry)} has the unknown npy version {version}")
-        read_header = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        found = _Header(*read_header(file), file.tell())
+        return _header(path, _name(entry), file, entry.file_size)
+
+
+def _header(path: Path | str, name: str, file: IO[bytes], size: int) -> _Header:
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise CorruptFileError(f"{path}: {name} has the unknown npy version {version}")
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    found = _Header(*read_header(file), file.tell())
     if found.dtype.hasobject:
-        target = str(Path(path).with_suffix("")) + "-plain.npz"
         raise UnsafeFileError(
-            f"{path}: {_name(entry)} holds Python objects, which can run any code when read; it is refused. If "
-            f"you trust the file, convert it in Python: import numpy as np; old = np.load({str(path)!r}, "
-            f"allow_pickle=True); np.savez({target!r}, "
-            "**{k: np.array(old[k].tolist(), float) for k in old.files})"
+            f"{path}: {name} holds Python objects, which can run any code when read; it is refused. If "
+            f"you trust the file, convert it in Python: import numpy as np; {_conversion(Path(path))}"
         )
-    if math.prod(found.shape) * found.dtype.itemsize != entry.file_size - found.size:
-        raise CorruptFileError(
-            f"{path}: {_name(entry)} says shape {found.shape}, which is not what the file holds"
-        )
+    if math.prod(found.shape) * found.dtype.itemsize != size - found.size:
+        raise CorruptFileError(f"{path}: {name} says shape {found.shape}, which is not what the file holds")
     return found
+
+
+def _conversion(path: Path) -> str:
+    """What to do in Python with an array of objects in a trusted file."""
+    old, new = f"np.load({str(path)!r}, allow_pickle=True)", str(path.with_suffix("")) + f"-plain{path.suffix}"
+    if path.suffix.lower() == ".npy":
+        return f"np.save({new!r}, np.array({old}.tolist(), float))"
+    return f"old = {old}; np.savez({new!r}, **{{k: np.array(old[k].tolist(), float) for k in old.files}})"
 
 
 def _mapped(
     path: Path | str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, *, is_verified: bool
 ) -> np.ndarray:
-    header = _header(path, archive, entry)
+    header = _entry_header(path, archive, entry)
     if not is_verified:
         with archive.open(entry) as file:
             while file.read(2**22):  # compares the checksum at the end

@@ -113,7 +113,7 @@ def read_toml(path: Path | str) -> dict[str, Any]:
     try:
         values = tomllib.loads(read_bytes(path, most=_MOST_TOML).decode())
     except UnicodeDecodeError as error:
-        raise CorruptFileError(f"cannot read {path}: {error}") from error
+        raise CorruptFileError(f"cannot read {path}: it is no TOML file, which is text: {error}") from error
     except (ValueError, RecursionError) as error:  # an integer of thousands of digits is no TOMLDecodeError
         raise SettingError(f"{path} is not valid TOML: {error}") from error
     if _is_deep(values):
@@ -159,7 +159,7 @@ def read_csv_folder(path: Path | str, *, titled: Collection[str] = ()) -> dict[s
     names = sorted(file.name for file in Path(path).glob("*.csv"))
     if not names:
         raise CorruptFileError(
-            f"{path} is a folder without .csv files; expected inputs.csv, points.csv, outputs.csv"
+            f"{path} is a folder without .csv or .npy files; expected inputs.csv, points.csv, outputs.csv"
         )
     found: dict[str, np.ndarray] = {}
     for name in names:

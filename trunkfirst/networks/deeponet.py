@@ -1,7 +1,7 @@
 """A DeepONet: trunk, transform and branch with what encodes their inputs, as pure functions for JAX."""
 
 import dataclasses as dc
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
@@ -15,6 +15,10 @@ from ..errors import DataError, PrecisionError, UsageError
 from ..outputs import OutputMap
 from .branches import Branch, FeatureBranch
 from .layers import AbstractFunctions, Perceptron
+from .training_domain import check_names
+
+# The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
+_BLOCK_NUMBERS = 2**24
 
 _Network = TypeVar("_Network", bound="DeepONet")
 
@@ -53,7 +57,7 @@ class DeepONet(eqx.Module):
     def features(self, inputs: Inputs) -> Float[Array, "samples features"]:
         """f, the encoded inputs."""
         if isinstance(inputs, Mapping):
-            self.check_names(inputs)
+            check_names(inputs, self.input_names)
             inputs = jnp.concatenate([self.array(name, inputs[name], None) for name in self.input_names], axis=1)
         return self.encoder(self.array("inputs", inputs, self.sensors))
 
@@ -110,11 +114,6 @@ class DeepONet(eqx.Module):
         """The precision of the weights."""
         return self.trunk.dtype
 
-    def check_names(self, inputs: Collection[str]) -> None:
-        """Raise a `DataError` unless the input functions are those of training."""
-        if set(inputs) != set(self.input_names):
-            raise DataError(f"inputs: expected {', '.join(self.input_names)}; got {', '.join(inputs)}")
-
     @property
     def layer_width(self) -> int:
         """Floats at a point and for a sample while a basis that depends on the input is computed."""
@@ -145,3 +144,46 @@ def _with_last_layer_times(branch: Branch, T: Array) -> Branch:
     *weights, W = branch.weights
     *biases, b = branch.biases
     return Perceptron((*weights, T @ W), (*biases, T @ b), branch.activation)
+
+
+def sample_blocks(count: int, numbers: int) -> list[slice]:
+    """Blocks of samples, `numbers` floats each sample."""
+    size = max(1, _BLOCK_NUMBERS // numbers)
+    return [slice(start, start + size) for start in range(0, count, size)]
+
+
+def fields_at(network: DeepONet, inputs: Inputs, basis: Array | None, points: Points) -> Array:
+    """Output fields, with the basis at the points where it is known already."""
+    if basis is None:
+        return network(inputs, points)
+    return network.fields(network.coefficients(inputs), basis, points)
+
+
+@eqx.filter_jit
+def sensitivities(network: DeepONet, inputs: Array, basis: Array | None, points: Points) -> Array:
+    """Derivatives of the outputs of one sample by its inputs, on the last axis."""
+    return jax.jacfwd(lambda x: fields_at(network, x[None], basis, points)[0])(inputs)
+
+
+@eqx.filter_jit
+def fields_at_own_points(network: DeepONet, coefficients: Array, points: Array, features: Array) -> Array:
+    """Output fields of these coefficients, every sample at its own points."""
+    return jax.vmap(lambda c, y, f: network.fields(c[None], network.basis(y, f[None]), y)[0])(
+        coefficients, points, features
+    )
+
+
+@eqx.filter_jit
+def slopes(network: DeepONet, coefficients: Array, features: Array, points: Array) -> Array:
+    """Derivatives by the coordinates. An output depends only on its own point, so one tangent moves them all."""
+
+    def along(direction: Array) -> Array:
+        tangents = jnp.broadcast_to(direction[None], points.shape)
+        return jax.jvp(
+            lambda y: network.fields(coefficients, network.basis(y, features), y), (points,), (tangents,)
+        )[1]
+
+    return jax.vmap(along, out_axes=-1)(jnp.eye(points.shape[1], dtype=points.dtype))
+
+
+compiled_fields = eqx.filter_jit(fields_at)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 from jaxtyping import Float
-from scipy.stats import qmc
 
-from ..errors import DataError, ValueRangeError
+from ..errors import DataError, UsageError, ValueRangeError
+from ..intervals import MOST_NUMBERS
 
 # Minima whose inputs differ by less than this share of the range are the same.
 _SAME = 1e-3
@@ -121,8 +121,23 @@ def _distinct(found: Sequence[scipy.optimize.OptimizeResult]) -> list[scipy.opti
 
 def sobol_points(dimensions: int, count: int, seed: int) -> Float[np.ndarray, "points dimensions"]:
     """Sobol points in the unit cube, scrambled by the seed: at least `count` of them, a power of 2."""
+    from scipy.stats import qmc  # takes longer to import than all else of SciPy
+
     options: dict[str, Any] = {"seed": seed}  # which SciPy 1.15 calls rng
     return qmc.Sobol(dimensions, **options).random_base2(int(np.ceil(np.log2(count))))
+
+
+def checked_range(input_ranges: np.ndarray | None) -> tuple[Inputs, Inputs]:
+    """The least and the largest training inputs; raises a `UsageError` where they cannot be searched."""
+    if input_ranges is None:
+        raise UsageError("this operator does not know the range of its training inputs; fit it again")
+    if (count := input_ranges.shape[1]) > MOST_NUMBERS:
+        raise UsageError(
+            f"the inputs are functions with {count} values, which measurements do not determine; fit an "
+            f"operator of at most {MOST_NUMBERS} numbers, such as coefficients of the functions in a basis"
+        )
+    low, high = np.asarray(input_ranges, float)
+    return low, high
 
 
 def checked_observations(values: Any, shape: tuple[int, ...]) -> np.ndarray:

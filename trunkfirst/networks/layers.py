@@ -4,7 +4,7 @@ import abc
 import dataclasses as dc
 import itertools
 from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from pydantic import AfterValidator
 
 from ..device_arrays import normal, split_key, to_device
 from ..encoders import AbstractEncoder, AnyArray, Identity, is_inexact
@@ -63,7 +64,7 @@ class Perceptron(eqx.Module):
     activation: str = eqx.field(static=True)
 
     def __check_init__(self) -> None:
-        _check_activation(self.activation)
+        _checked_activation(self.activation)
 
     def __call__(
         self, x: Float[AnyArray, "*batch n_in"], sigma: Activation | None = None
@@ -107,9 +108,8 @@ def make_perceptron(
     """
     if len(architecture) < 2 or any(width < 1 for width in architecture):
         raise ValueRangeError(f"architecture is {tuple(architecture)}; expected two or more positive widths")
-    _check_activation(activation)
-    if initialisation not in INITIALISATIONS:
-        raise UnknownNameError("initialisation", initialisation, tuple(INITIALISATIONS))
+    _checked_activation(activation)
+    _checked_initialisation(initialisation)
     check_network(architecture, rows, bytes_per_number=jnp.dtype(dtype).itemsize)
     variance = INITIALISATIONS[initialisation]
     layers = list(itertools.pairwise(architecture))
@@ -129,9 +129,20 @@ def side_by_side(networks: Sequence[Perceptron]) -> Perceptron:
     return Perceptron(weights, biases, networks[0].activation)
 
 
-def _check_activation(activation: str) -> None:
+def _checked_activation(activation: str) -> str:
     if activation not in ACTIVATIONS:
         raise UnknownNameError("activation", activation, tuple(ACTIVATIONS))
+    return activation
+
+
+def _checked_initialisation(initialisation: str) -> str:
+    if initialisation not in INITIALISATIONS:
+        raise UnknownNameError("initialisation", initialisation, tuple(INITIALISATIONS))
+    return initialisation
+
+
+ActivationName: TypeAlias = Annotated[str, AfterValidator(_checked_activation)]
+InitialisationName: TypeAlias = Annotated[str, AfterValidator(_checked_initialisation)]
 
 
 def count_parameters(module: eqx.Module) -> int:

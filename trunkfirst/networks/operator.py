@@ -14,44 +14,28 @@ from jaxtyping import Array
 
 from ..data.data_display import Panel, html_table, plot_panels
 from ..data.named_arrays import Dataset
-from ..data.operator_data import columns_of
 from ..data.read_write import read_inputs
-from ..encoders import (
-    Periodic,
-    in_words,
-)
+from ..encoders import Periodic, in_words
 from ..errors import DataError, PredictOnlyError, UsageError
-from ..intervals import MOST_NUMBERS, intervals_from, novelty_from
-from .branches import (
-    PredictOnlyBranch,
+from ..intervals import Prediction, intervals_from, novelty_from
+from .branches import PredictOnlyBranch
+from .deeponet import (
+    DeepONet,
+    Inputs,
+    Points,
+    compiled_fields,
+    fields_at,
+    fields_at_own_points,
+    sample_blocks,
+    sensitivities,
+    slopes,
 )
-from .card import model_card
-from .deeponet import DeepONet, Inputs, Points
 from .fourier_layers import GridBranch
 from .interpolants import GridSpline, SimplexInterpolation
-from .inversion import InverseProblem, Inversion, checked_noise, checked_observations
+from .inversion import InverseProblem, Inversion, checked_noise, checked_observations, checked_range
 from .layers import Modes, count_parameters
-from .storage import read_operator, write_operator
-from .training_domain import TrainingDomain, checked_rows, number_names
-
-# The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
-_BLOCK_NUMBERS = 2**24
-
-
-@dc.dataclass(frozen=True, eq=False)
-class Prediction:
-    """Predicted outputs with an interval of a given level at every point.
-
-    `values`, `lower` and `upper` have the shape of the outputs; `is_outlier` (samples,) marks inputs outside the
-    range of the training inputs, whose predictions are unreliable; `is_extrapolated` (points,) marks points
-    outside the training domain, where the bounds are NaN.
-    """
-
-    values: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    is_outlier: np.ndarray
-    is_extrapolated: np.ndarray
+from .storage import model_card, read_operator, write_operator
+from .training_domain import TrainingDomain, checked_rows, input_rows, number_names
 
 
 class Operator(DeepONet):
@@ -168,13 +152,13 @@ class Operator(DeepONet):
         rows = self.checked_inputs(inputs)
         places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
         bare = self._without_domain()
-        expand = _expand if isinstance(self.branch, PredictOnlyBranch) else _expand_compiled
+        expand = fields_at if isinstance(self.branch, PredictOnlyBranch) else compiled_fields
         with jax.enable_x64(self.dtype == jnp.float64):
             # A basis that depends on the input is computed with the fields, a block of samples at a time.
             moves = self.trunk.depends_on_input
             basis = None if moves else eqx.filter_jit(Operator.basis)(bare, places)
             numbers = self.branch.numbers if isinstance(self.branch, GridBranch) else 0
-            blocks = _blocks(len(rows), max(len(places) * (self.channels or 1) * self.layer_width, numbers))
+            blocks = sample_blocks(len(rows), max(len(places) * (self.channels or 1) * self.layer_width, numbers))
             return np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
 
     def is_outside(self, points: Points) -> np.ndarray:
@@ -243,8 +227,8 @@ class Operator(DeepONet):
             features = bare.features(rows)
             coefficients = jnp.asarray(bare.branch(features))
             at = bare.array("points", places, self.trunk.coordinates)
-            blocks = _blocks(len(rows), at.size * (self.channels or 1) * self.layer_width)
-            return np.concatenate([np.asarray(_slopes(bare, coefficients[b], features[b], at)) for b in blocks])
+            blocks = sample_blocks(len(rows), at.size * (self.channels or 1) * self.layer_width)
+            return np.concatenate([np.asarray(slopes(bare, coefficients[b], features[b], at)) for b in blocks])
 
     def invert(
         self,
@@ -272,7 +256,10 @@ class Operator(DeepONet):
         >>> bool(abs(found.inputs[0] - 1.3) < 3 * found.spread[0])
         True
         """
-        domain = self._invertible_domain()
+        if isinstance(self.branch, PredictOnlyBranch):
+            raise PredictOnlyError(self.branch.refusal("inverted"))
+        domain = self.domain or TrainingDomain()
+        low, high = checked_range(domain.input_ranges)
         places, _ = self._checked_points(points)
         shape = (len(places), *(() if self.channels is None else (self.channels,)))
         values = checked_observations(observations, shape)
@@ -280,31 +267,19 @@ class Operator(DeepONet):
         sigma = None if noise is None else checked_noise(noise, shape)
         if sigma is not None and (intervals := intervals_from(dict(domain.extras))) is not None:
             sigma = np.hypot(sigma, intervals.deviations(places))
-        bare, (low, high) = self._without_domain(), np.asarray(domain.input_ranges, float)
+        bare = self._without_domain()
         with jax.enable_x64(self.dtype == jnp.float64):
             basis = None if self.trunk.depends_on_input else eqx.filter_jit(Operator.basis)(bare, places)
             problem = InverseProblem(
                 number_names(self.input_names, domain.input_sizes),
                 values[is_known],
-                lambda x: np.asarray(_expand_compiled(bare, x[None], basis, places)[0], float)[is_known],
-                lambda x: np.asarray(_sensitivities(bare, jnp.asarray(x), basis, places), float)[is_known],
+                lambda x: np.asarray(compiled_fields(bare, x[None], basis, places)[0], float)[is_known],
+                lambda x: np.asarray(sensitivities(bare, jnp.asarray(x), basis, places), float)[is_known],
                 low,
                 high,
                 None if sigma is None else sigma[is_known],
             )
             return problem.solve(starts, seed)
-
-    def _invertible_domain(self) -> TrainingDomain:
-        if isinstance(self.branch, PredictOnlyBranch):
-            raise PredictOnlyError(self.branch.refusal("inverted"))
-        if self.domain is None or self.domain.input_ranges is None:
-            raise UsageError("this operator does not know the range of its training inputs; fit it again")
-        if (count := self.domain.input_ranges.shape[1]) > MOST_NUMBERS:
-            raise UsageError(
-                f"the inputs are functions with {count} values, which measurements do not determine; fit an "
-                f"operator of at most {MOST_NUMBERS} numbers, such as coefficients of the functions in a basis"
-            )
-        return self.domain
 
     def predict_scattered(self, inputs: Inputs, points: Points, *, extrapolate: bool = False) -> np.ndarray:
         """Like `predict`, with points (samples, points, coordinates) of its own for every sample."""
@@ -321,11 +296,11 @@ class Operator(DeepONet):
     def scattered_fields(self, coefficients: np.ndarray, points: Points, features: Array) -> np.ndarray:
         """The physical outputs of these coefficients, every sample at its own points."""
         bare = self._without_domain()
-        blocks = _blocks(len(points), points.shape[1] * self.trunk.count)
+        blocks = sample_blocks(len(points), points.shape[1] * self.trunk.count)
         if isinstance(self.trunk, Modes):
             return np.concatenate([bare._scattered_modes(coefficients[b], points[b]) for b in blocks])
         parts = [(jnp.asarray(coefficients[b]), jnp.asarray(points[b]), features[b]) for b in blocks]
-        return np.concatenate([np.asarray(_scattered(bare, *part)) for part in parts])
+        return np.concatenate([np.asarray(fields_at_own_points(bare, *part)) for part in parts])
 
     def _scattered_modes(self, coefficients: np.ndarray, points: Points) -> np.ndarray:
         """The same with modes in NumPy."""
@@ -365,23 +340,8 @@ class Operator(DeepONet):
 
     def checked_inputs(self, inputs: Inputs) -> np.ndarray:
         """Inputs in any form as an array (samples, sensors), or a `DataError`."""
-        columns = columns_of(inputs)
-        if columns is not None and set(self.input_names) <= set(columns):
-            inputs = {name: columns[name] for name in self.input_names}
-        elif columns is not None and len(self.input_names) > 1:
-            self.check_names(columns)
-        if not isinstance(inputs, Mapping):
-            return checked_rows("inputs", inputs, ("samples", "sensors"), self.sensors)
-        self.check_names(inputs)
-        sizes = (self.domain and self.domain.input_sizes) or (None,) * len(self.input_names)
-        parts = [
-            checked_rows(f"inputs[{name!r}]", inputs[name], ("samples", "sensors"), size)
-            for name, size in zip(self.input_names, sizes, strict=True)
-        ]
-        if len({len(part) for part in parts}) > 1:
-            counts = ", ".join(f"{name} {len(part)}" for name, part in zip(self.input_names, parts, strict=True))
-            raise DataError(f"inputs: different numbers of samples on axis 0: {counts}")
-        return checked_rows("inputs", np.concatenate(parts, axis=1), ("samples", "sensors"), self.sensors)
+        sizes = () if self.domain is None else self.domain.input_sizes
+        return input_rows(inputs, self.input_names, sizes, self.sensors)
 
     def _checked_points(
         self, points: Points | None, *, extrapolate: bool = False
@@ -392,6 +352,8 @@ class Operator(DeepONet):
             raise DataError("points: this operator does not know its training points; pass points=...")
         if points is None:
             return np.asarray(domain.points), np.zeros(len(np.asarray(domain.points)), bool)
+        if self.trunk.coordinates == 1 and np.ndim(points) == 1:
+            points = np.asarray(points)[:, None]
         places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
         is_outside = self.is_outside(places)
         if not extrapolate:
@@ -435,44 +397,3 @@ def load(folder: Path | str) -> Operator:
 def with_training_points(operator: Operator, points: np.ndarray) -> Operator:
     """The operator with its training points as its domain if, written by version 0.1, it does not know it."""
     return operator if operator.domain is not None else dc.replace(operator, domain=TrainingDomain(points=points))
-
-
-def _blocks(count: int, numbers: int) -> list[slice]:
-    """Blocks of samples, `numbers` floats each sample."""
-    size = max(1, _BLOCK_NUMBERS // numbers)
-    return [slice(start, start + size) for start in range(0, count, size)]
-
-
-def _expand(operator: Operator, inputs: Inputs, basis: Array | None, points: Points) -> Array:
-    if basis is None:
-        return operator(inputs, points)
-    return operator.fields(operator.coefficients(inputs), basis, points)
-
-
-@eqx.filter_jit
-def _sensitivities(operator: Operator, inputs: Array, basis: Array | None, points: Points) -> Array:
-    """Derivatives of the outputs of one sample by its inputs, on the last axis."""
-    return jax.jacfwd(lambda x: _expand(operator, x[None], basis, points)[0])(inputs)
-
-
-@eqx.filter_jit
-def _scattered(operator: Operator, coefficients: Array, points: Array, features: Array) -> Array:
-    return jax.vmap(lambda c, y, f: operator.fields(c[None], operator.basis(y, f[None]), y)[0])(
-        coefficients, points, features
-    )
-
-
-@eqx.filter_jit
-def _slopes(operator: Operator, coefficients: Array, features: Array, points: Array) -> Array:
-    """An output depends only on its own point: one tangent moves all points along a coordinate at once."""
-
-    def along(direction: Array) -> Array:
-        tangents = jnp.broadcast_to(direction[None], points.shape)
-        return jax.jvp(
-            lambda y: operator.fields(coefficients, operator.basis(y, features), y), (points,), (tangents,)
-        )[1]
-
-    return jax.vmap(along, out_axes=-1)(jnp.eye(points.shape[1], dtype=points.dtype))
-
-
-_expand_compiled = eqx.filter_jit(_expand)

@@ -1,9 +1,10 @@
-"""What an operator remembers of its training data, and checks of the arrays that it is given."""
+"""What an operator remembers of its training data, checks of what it is given, and files of its predictions."""
 
 import dataclasses as dc
 import functools as ft
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ from jaxtyping import Bool, Float, Int, Real
 from scipy.spatial import KDTree
 
 from ..data.named_arrays import NewInputs
-from ..data.operator_data import default_coordinate_names
-from ..errors import DataError
-from ..files.xarray_files import field_dataset
+from ..data.operator_data import columns_of, default_coordinate_names
+from ..errors import DataError, UnknownNameError
+from ..files.integrity import prepare_directory
+from ..files.mesh_files import write_mesh
+from ..files.npz import write_npz
+from ..files.xarray_files import field_dataset, write_dataset
 from .grids import grid_axes, is_grid
 from .simplices import SimplexSearch, covers
 
@@ -21,6 +25,10 @@ from .simplices import SimplexSearch, covers
 _MOST_NEIGHBOURS = 5_000
 # Coordinates that differ by less, relative to their size, are the same: points may have been in single precision.
 _ROUNDING = 1e-6
+# Formats of files of predictions, and endings of the fields in them.
+_LABELLED = (".nc", ".zarr")
+_ENDINGS = (".npz", *_LABELLED, ".vtu", "")
+_FIELDS = {"outputs": "", "lower": "_lower", "upper": "_upper"}
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -298,3 +306,84 @@ def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | No
         count = f"{is_wrong.sum():,} of {array.size:,} values"
         raise DataError(f"{name}[{row}, {column}] is {array[row, column]}; {count} are not finite")
     return array
+
+
+def input_rows(
+    inputs: Any, names: tuple[str, ...], sizes: tuple[int | None, ...], sensors: int | None
+) -> np.ndarray:
+    """Inputs in any form as an array (samples, sensors), or a `DataError`."""
+    columns = columns_of(inputs)
+    if columns is not None and set(names) <= set(columns):
+        inputs = {name: columns[name] for name in names}
+    elif columns is not None and len(names) > 1:
+        check_names(columns, names)
+    if not isinstance(inputs, Mapping):
+        return checked_rows("inputs", inputs, ("samples", "sensors"), sensors)
+    check_names(inputs, names)
+    parts = [
+        checked_rows(f"inputs[{name!r}]", inputs[name], ("samples", "sensors"), size)
+        for name, size in zip(names, sizes or (None,) * len(names), strict=True)
+    ]
+    if len({len(part) for part in parts}) > 1:
+        counts = ", ".join(f"{name} {len(part)}" for name, part in zip(names, parts, strict=True))
+        raise DataError(f"inputs: different numbers of samples on axis 0: {counts}")
+    return checked_rows("inputs", np.concatenate(parts, axis=1), ("samples", "sensors"), sensors)
+
+
+def check_names(inputs: Collection[str], names: Collection[str]) -> None:
+    """Raise a `DataError` unless the input functions are those of training."""
+    if set(inputs) != set(names):
+        raise DataError(f"inputs: expected {', '.join(names)}; got {', '.join(inputs)}")
+
+
+# -- predictions in files
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file of an unknown format before anything is computed."""
+    if path.suffix.lower() not in _ENDINGS:
+        known = (*_ENDINGS[:-1], "a folder, without an ending, of .vtu files")
+        raise UnknownNameError("file format", path.suffix, known)
+
+
+def write_predictions(
+    path: Path, domain: TrainingDomain, arrays: Mapping[str, np.ndarray], is_outlier: np.ndarray, given: NewInputs
+) -> None:
+    """Write points, outputs, bounds and marks in the format that the ending of `path` names."""
+    suffix = path.suffix.lower()
+    if suffix in (".vtu", ""):
+        _write_meshes(path, domain, arrays)
+    elif suffix in _LABELLED:
+        fields = {ending: arrays[name] for name, ending in _FIELDS.items() if name in arrays}
+        marks = {"is_outlier": is_outlier, "is_extrapolated": arrays["is_extrapolated"]}
+        write_dataset(path, domain.dataset(fields, arrays["points"], given, **marks))
+    else:
+        # the second is the name before 0.2
+        write_npz(path, {**arrays, "is_outlier": is_outlier, "is_strange": is_outlier})
+
+
+def _write_meshes(path: Path, domain: TrainingDomain, arrays: Mapping[str, np.ndarray]) -> None:
+    """One file with the fields "T_0", "T_1", ... of all samples, or a folder with a file for each of them."""
+    points = arrays["points"]
+    is_known = domain.points is not None and np.array_equal(points, domain.points)
+    triangles = domain.triangles if is_known else None
+    samples = [
+        {
+            f"{name}{ending}": values[..., channel]
+            for key, ending in _FIELDS.items()
+            if key in arrays
+            for values in [arrays[key][sample].reshape(len(points), -1)]
+            for channel, name in enumerate(domain.channel_names or map(str, range(values.shape[1])))
+        }
+        for sample in range(len(arrays["outputs"]))
+    ]
+    is_outside = arrays["is_extrapolated"]
+    marks = {"is_extrapolated": is_outside.astype(np.uint8)} if is_outside.any() else {}
+    if path.suffix:
+        digits = len(str(len(samples) - 1))
+        fields = {f"{n}_{i:0{digits}}": v for i, each in enumerate(samples) for n, v in each.items()}
+        write_mesh(path, points, triangles, (samples[0] if len(samples) == 1 else fields) | marks)
+        return
+    folder = prepare_directory(path)
+    for number, fields in enumerate(samples):
+        write_mesh(folder / f"sample-{number:05}.vtu", points, triangles, fields | marks)

@@ -17,13 +17,11 @@ from ..data.operator_data import OperatorData
 from ..data.sharded_data import ShardFolder
 from ..distributed.pools import Lost, on_cluster, on_processes
 from ..errors import ClusterError, CorruptFileError, UnknownNameError, UsageError, ValueRangeError
-from .burgers_front import BurgersFront
-from .discontinuous_conductivity import DiscontinuousConductivity
-from .meshes import Points, grid_square
-from .nonlinear_problems import MultipleInputs, NonlinearConductivity
+from .conductivity import BinaryDarcy, DiscontinuousConductivity, RandomConductivity
+from .conservation_laws import HIGH_RATIO, LOW_RATIO, BurgersFront
+from .finite_elements import Points, grid_square
+from .nonlinear_darcy import MultipleInputs, NonlinearConductivity
 from .problem import AbstractExactProblem, AbstractProblem, Fields, Parameters
-from .random_conductivity import BinaryDarcy, RandomConductivity
-from .riemann import HIGH_RATIO, LOW_RATIO
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (samples done, samples in total)."""

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ..data.operator_data import OperatorData
 from ..errors import SolveError, ValueRangeError
-from .meshes import Points, Triangulation
+from .finite_elements import Points, Triangulation
 
 Parameters: TypeAlias = Float[np.ndarray, "samples parameters"]
 PerSample: TypeAlias = Float[np.ndarray, " samples"]

@@ -1,11 +1,13 @@
 """What can serve as a branch: anything that learns targets from encoded inputs."""
 
 import abc
+import copy
 import dataclasses as dc
+import inspect
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,12 +18,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..data.array_checks import evenly
 from ..device_arrays import AnyArray, to_device
 from ..distributed.processes import assemble_rows, sum_over_processes
-from ..errors import DataError
+from ..errors import DataError, SettingError, UsageError
 from ..linear.blocked_qr import one_blas_thread
 from ..minimisers.loop import OnStep, Status
-from ..networks.branches import Branch, PredictOnlyBranch
+from ..networks.branches import Branch, Estimator, PredictOnlyBranch
 from ..records import LogEntry
-from ..settings import record
+from ..settings import kind_field, record
 from .input_grid import InputGrid, OutputBasis
 
 # Samples of a block; samples, and numbers of theirs, that a regressor gets at once.
@@ -244,3 +246,44 @@ def _mean_one(weights: Float[np.ndarray, " samples"]) -> Float[np.ndarray, " sam
 def generator(key: PRNGKeyArray) -> np.random.Generator:
     """A NumPy generator decided by a JAX key."""
     return np.random.default_rng(np.asarray(jr.key_data(key)).ravel().tolist())
+
+
+@record
+class Sklearn(AbstractRegressor):
+    """An estimator with `fit` and `predict`; it is copied before it is fitted.
+
+    A `random_state` left open is set from the key. The operator that comes out predicts only: gradients,
+    compilation, saving and export raise `PredictOnlyError`.
+    """
+
+    estimator: Any
+    kind: Literal["scikit-learn"] = kind_field("scikit-learn")
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.estimator, Estimator):
+            raise UsageError(f"{self.estimator!r} is not an estimator: it needs the methods fit and predict")
+
+    def learn(self, task: Task) -> Regression:
+        """Fit a copy of the estimator; weights are passed as `sample_weight`."""
+        X, Y, w = task.to_host()
+        fitted = copy.deepcopy(self.estimator)
+        _set_random_state(fitted, int(generator(task.key).integers(2**31)))
+        # One column as a vector: what estimators for a single output expect.
+        fitted.fit(X, Y[:, 0] if Y.shape[1] == 1 else Y, **self._weight_argument(task.weights is not None, w))
+        return task.closed_form(PredictOnlyBranch(fitted))
+
+    def _weight_argument(self, is_weighted: bool, w: Float[np.ndarray, " samples"]) -> dict[str, Any]:
+        if not is_weighted:
+            return {}
+        parameters = inspect.signature(self.estimator.fit).parameters.values()
+        if not any(p.name == "sample_weight" or p.kind is p.VAR_KEYWORD for p in parameters):
+            name = type(self.estimator).__name__
+            raise SettingError(f"{name} takes no sample weights; use another estimator, or equal weights")
+        return {"sample_weight": w}
+
+
+def _set_random_state(estimator: Any, seed: int) -> None:
+    """Give the estimator a seed if it asks for one and has none."""
+    known = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else {}
+    if "random_state" in known and known["random_state"] is None:
+        estimator.set_params(random_state=seed)

@@ -37,7 +37,7 @@ from ..networks.branches import (
     make_convolution,
     make_product,
 )
-from ..networks.layers import Perceptron, make_perceptron
+from ..networks.layers import ActivationName, InitialisationName, Perceptron, make_perceptron
 from ..settings import Field, kind_field, record
 from .base import (
     AbstractRegressor,
@@ -56,8 +56,10 @@ class AbstractBranchNetwork:
     """The architecture of a branch network, with `hidden` layers between the inputs and the coefficients."""
 
     hidden: tuple[PositiveInt, ...] = Field(default=(500,), min_length=1, description="hidden widths")
-    activation: str = Field(default="relu", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid")
-    initialisation: str = Field(default="he", description="he or xavier")
+    activation: ActivationName = Field(
+        default="relu", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid"
+    )
+    initialisation: InitialisationName = Field(default="he", description="he or xavier")
     skip: bool = Field(default=False, description="also pass the inputs to the last layer")
     product: bool = Field(
         default=False, description="one network for each input function, multiplied with each other (MIONet)"
@@ -190,8 +192,10 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
     """
 
     hidden: tuple[PositiveInt, ...] = Field(default=(128,), min_length=1, description="hidden widths")
-    activation: str = Field(default="gelu", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid")
-    initialisation: str = Field(default="xavier", description="he or xavier")
+    activation: ActivationName = Field(
+        default="gelu", description="relu, tanh, gelu, silu, sine, softplus, elu or sigmoid"
+    )
+    initialisation: InitialisationName = Field(default="xavier", description="he or xavier")
     skip: bool = Field(default=True, description="also pass the inputs to the last layer")
     minimiser: Minimiser = LBFGS()
     iterations: int = Field(default=400, ge=0, description="iterations of the minimiser, at most")

@@ -14,7 +14,9 @@ from .figures import (
     BLUE,
     ERROR_MAP,
     FIELD_MAP,
+    GREY,
     INK,
+    VERMILION,
     Axes,
     Drawn,
     Figure,
@@ -46,18 +48,30 @@ class Mesh:
 
 
 def _mesh(evaluation: EvaluationRecord, wording: Wording) -> Mesh | None:
-    """The mesh of an evaluation, None when it has no triangles or is not in the plane."""
-    points, triangles = evaluation.points, evaluation.triangles
-    if points is None or triangles is None or len(triangles) == 0 or points.shape[1] != 2:
+    """The mesh of an evaluation, None when it is not in the plane."""
+    points = evaluation.points
+    if points is None or points.shape[1] != 2 or np.isnan(points).any():
         return None
+    return _mesh_of(points, evaluation.triangles, wording)
+
+
+def _mesh_of(points: np.ndarray, triangles: np.ndarray | None, wording: Wording) -> Mesh:
+    """The points with their triangles, or with those of Delaunay; `triangles` may be those of other points."""
+    from matplotlib.tri import Triangulation
+
+    if triangles is None or len(triangles) == 0 or triangles.max() >= len(points):
+        triangles = Triangulation(*points.T).triangles.astype(np.int64)
     return Mesh(points, triangles, wording.coordinates)
 
 
-def _draw_field(mesh: Mesh, values: Field, *, name: str, title: str, quantity: str) -> Image:
-    """A map of one field on a linear colour scale of its own."""
+def _draw_field(
+    mesh: Mesh, values: Field, *, name: str, title: str, quantity: str, scale: Field | None = None
+) -> Image:
+    """A map of one field on a linear colour scale of its own, or on that of another field, `scale`."""
     from matplotlib.colors import Normalize
 
-    norm = Normalize(float(values.min()), float(values.max()))
+    scale = values if scale is None else scale
+    norm = Normalize(float(scale.min()), float(scale.max()))
     return _draw_map(mesh, values, name=name, title=title, quantity=quantity, norm=norm, cmap=FIELD_MAP)
 
 
@@ -106,7 +120,7 @@ def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
     evaluation, sample = next(iter(examples.values()))
     mesh = _mesh(evaluation, wording)
     if mesh is None:
-        return Omission(heading, "the points have no triangles in the plane.")
+        return Omission(heading, "the points are not in the plane.")
     errors = {method: np.abs(each.prediction - each.target) for method, (_, each) in examples.items()}
     largest = max(float(error.max()) for error in errors.values())
     images = [_draw_field(mesh, sample.target, name="map-target", title="Target", quantity=wording.output_axis)]
@@ -155,6 +169,88 @@ def _slug(method: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", method.lower()).strip("-")[:40]
 
 
+# -- a typical and the worst sample
+
+
+def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
+    """Target, prediction and error of a typical and of the worst test sample of the first run that has them."""
+    title = "A typical and the worst test sample"
+    run = next((run for run in experiment.runs if run.evaluation is not None and run.evaluation.worst), None)
+    if run is None or run.evaluation is None:
+        return None
+    evaluation, worst = run.evaluation, run.evaluation.worst[0]
+    typical = evaluation.example_in(min(worst.channel, evaluation.channels - 1))
+    samples = [sample for sample in (typical, worst) if sample is not None]
+    if not all(np.isfinite(sample.prediction).all() for sample in samples):
+        return Omission(title, "a prediction is not finite.")
+    draw = {1: _draw_lines, 2: _draw_three_maps}.get(worst.points.shape[1], _draw_agreement)
+    rows = [draw(evaluation, sample, sample is worst, wording) for sample in samples]
+    largest = max(float(np.abs(sample.prediction - sample.target).max()) for sample in samples)
+    channel = f", {wording.channel(worst.channel).split(' (')[0]}" if evaluation.channels > 1 else ""
+    caption = (
+        f"Of {len(evaluation.errors):,} test samples, which were not used for training, one whose output has the "
+        f"median size, and the one with the largest relative error{channel}. The largest absolute error here is "
+        f"{largest:.2e}."
+    )
+    return Panel(title, caption, tuple(image for row in rows for image in row), rows=len(rows))
+
+
+def _place(evaluation: EvaluationRecord, sample: SampleField, is_worst: bool) -> tuple[str, str]:
+    """Name of the drawing, and its title with the relative error."""
+    known = 0 <= sample.index < len(evaluation.errors)
+    error = f", error {evaluation.errors[sample.index]:.1e}" if known else ""
+    return ("typical-worst", f"Worst{error}") if is_worst else ("typical", f"Typical{error}")
+
+
+def _draw_lines(
+    evaluation: EvaluationRecord, sample: SampleField, is_worst: bool, wording: Wording
+) -> list[Image]:
+    name, title = _place(evaluation, sample, is_worst)
+    order = np.argsort(sample.points[:, 0], kind="stable")
+    x, target, prediction = sample.points[order, 0], sample.target[order], sample.prediction[order]
+    first, axes = new_figure(4.6, 3.0)
+    axes.plot(x, target, color=INK, linewidth=1, label="target")
+    axes.plot(x, prediction, color=BLUE, linestyle="--", linewidth=1.5, label="prediction")
+    axes.set(title=plain(title), ylabel=plain(wording.channel(sample.channel)))
+    second, below = new_figure(4.6, 3.0)
+    below.plot(x, prediction - target, color=VERMILION, linewidth=1.2, label="prediction - target")
+    below.axhline(0, color=GREY, linewidth=0.8)
+    below.set(title=plain(title), ylabel="error")
+    for each in (axes, below):
+        each.set(xlabel=plain(wording.coordinates[0]))
+    return [
+        to_image(first, name, f"{title}: target and prediction as curves.", legend=2),
+        to_image(second, f"{name}-error", f"{title}: prediction minus target.", legend=2),
+    ]
+
+
+def _draw_three_maps(
+    evaluation: EvaluationRecord, sample: SampleField, is_worst: bool, wording: Wording
+) -> list[Image]:
+    name, title = _place(evaluation, sample, is_worst)
+    mesh = _mesh_of(sample.points, evaluation.triangles, wording)
+    error = np.abs(sample.prediction - sample.target)
+    field: Look = {"quantity": wording.channel(sample.channel), "scale": sample.target}
+    return [
+        _draw_field(mesh, sample.target, name=name, title=f"{title.split(',')[0]}: target", **field),
+        _draw_field(mesh, sample.prediction, name=f"{name}-prediction", title="Prediction", **field),
+        _draw_error(mesh, error, float(error.max()), name=f"{name}-error", title=title, unit=wording.unit),
+    ]
+
+
+def _draw_agreement(
+    evaluation: EvaluationRecord, sample: SampleField, is_worst: bool, wording: Wording
+) -> list[Image]:
+    """Points of three coordinates or more: predictions against targets."""
+    name, title = _place(evaluation, sample, is_worst)
+    figure, axes = new_figure(4.2, 3.4)
+    ends = [float(sample.target.min()), float(sample.target.max())]
+    axes.plot(ends, ends, color=GREY, linewidth=1)
+    axes.plot(sample.target, sample.prediction, ".", color=BLUE, markersize=3, rasterized=True)
+    axes.set(title=plain(title), xlabel=plain(f"target: {wording.channel(sample.channel)}"), ylabel="prediction")
+    return [to_image(figure, name, f"{title}: predictions against targets at all points, near the diagonal.")]
+
+
 # -- the worst samples
 
 
@@ -200,12 +296,7 @@ def _draw_curve(evaluation: EvaluationRecord, sample: SampleField, rank: int, wo
 def _draw_worst_maps(
     evaluation: EvaluationRecord, sample: SampleField, rank: int, wording: Wording
 ) -> list[Image]:
-    from matplotlib.tri import Triangulation
-
-    triangles = evaluation.triangles
-    if triangles is None or len(triangles) == 0:
-        triangles = Triangulation(*sample.points.T).triangles.astype(np.int64)
-    mesh = Mesh(sample.points, triangles, wording.coordinates)
+    mesh = _mesh_of(sample.points, evaluation.triangles, wording)
     error = np.abs(sample.prediction - sample.target)
     name, title, unit = f"worst-{rank}", _name(evaluation, sample), wording.unit
     target = f"Sample {sample.index}, target"

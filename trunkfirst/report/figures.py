@@ -214,10 +214,13 @@ class Panel:
     title: str
     caption: str
     images: tuple[Image, ...]
+    rows: int | None = None
 
     @property
     def columns(self) -> int:
         """Drawings side by side on a wide screen."""
+        if self.rows is not None:
+            return len(self.images) // self.rows
         return len(self.images) if len(self.images) <= 3 else 2
 
 

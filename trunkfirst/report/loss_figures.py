@@ -58,6 +58,8 @@ def draw_trunk_losses(experiment: Experiment, wording: Wording) -> Drawn:
     """Loss of step 1 for two-step methods, overall loss for the monolithic one."""
     title = "Training loss of the trunk"
     curves, clock = _curves(experiment, "trunk", "monolithic")
+    if _are_closed_forms(curves):
+        return None
     if not curves:
         return Omission(title, "history.jsonl holds no finite training loss.")
     config = experiment.runs[0].config
@@ -85,6 +87,8 @@ def draw_branch_losses(experiment: Experiment) -> Drawn:
     """Loss of step 2, with and without orthonormalised trunk."""
     title = "Training loss of the branch"
     curves, clock = _curves(experiment, "branch")
+    if _are_closed_forms(curves):
+        return None
     if not curves:
         if all(method.startswith("monolithic") for method in experiment.methods):
             return Omission(title, "the monolithic method trains both networks at once and has no branch step.")
@@ -109,6 +113,11 @@ def _finite_curves(
             if step in steps and (finite := curve.finite()) is not None:
                 found.setdefault(run.method, []).append(finite)
     return found
+
+
+def _are_closed_forms(curves: Curves) -> bool:
+    """Whether every curve is a single entry: nothing was iterated."""
+    return bool(curves) and all(len(curve.places) == 1 for group in curves.values() for curve in group)
 
 
 def _curves(experiment: Experiment, *steps: str) -> tuple[Curves, Curves]:

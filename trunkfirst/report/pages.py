@@ -18,8 +18,9 @@ from ..errors import OutputNotWritableError
 from ..files.integrity import update_manifest
 from ..files.text_files import read_json, read_text, write_text
 from ..settings import setting_text
-from .error_figures import budget_items, draw_cost, draw_errors, draw_histogram, draw_mean_errors
-from .error_maps import draw_error_maps, draw_geometry, draw_pair, draw_worst
+from .budget_figures import budget_items
+from .error_figures import draw_cost, draw_errors, draw_histogram, draw_mean_errors
+from .error_maps import draw_error_maps, draw_fields, draw_geometry, draw_pair, draw_worst
 from .figures import COLOURS, GREY, Axes, Image, Look, Omission, Panel, figure_style, new_figure, plain, to_image
 from .loss_figures import draw_anls, draw_branch_losses, draw_trunk_losses
 from .report_text import Wording, conditions, notices, remarks, summarise, wording_for
@@ -106,7 +107,8 @@ _PAPER = (
 )
 # Every name that a drawing of a report can have.
 _NAMES = (
-    *("geometry", "pair-input", "pair-output", "map-target", "map-error-*", "anls", "anls-loss", "anls-error"),
+    *("geometry", "pair-input", "pair-output", "map-target", "map-error-*", "typical", "typical-*"),
+    *("anls", "anls-loss", "anls-error"),
     *("trunk-loss", "trunk-loss-time", "branch-loss", "branch-loss-time"),
     *("error-time", "errors", "errors-mean", "errors-histogram", "worst-*"),
     *("budget-parts-*", "budget-samples-*"),
@@ -126,7 +128,7 @@ def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
     Raises `DataError` when the directory holds no run, `CorruptFileError` when a file contradicts itself.
     """
     experiment = read_experiment(directory)
-    wording = wording_for(experiment.problem, data)
+    wording = wording_for(experiment.problem, data, experiment.runs[0].names)
     with figure_style():
         sections = _sections(experiment, wording, data)
     _remove_stale(directory / "figures")
@@ -160,8 +162,11 @@ def _sections(experiment: Experiment, wording: Wording, data: OperatorData | Non
         draw_mean_errors(experiment, wording),
         draw_histogram(experiment),
     )
-    samples = (draw_error_maps(experiment, wording), draw_worst(experiment, wording))
+    is_comparison = len(experiment.methods) > 1
+    first = (draw_error_maps if is_comparison else draw_fields)(experiment, wording)
+    left_out = (first,) if isinstance(first, Omission) else ()
     return (
+        section("fields", "Predictions", () if left_out else (first,)),
         section("paper", "Comparison with the paper", (_PAPER, *paper) if paper else ()),
         section("numbers", "Numbers", (methods_table(experiment), *remarks(experiment), runs)),
         section("chosen", "Model selection", choice_tables(experiment)),
@@ -169,7 +174,7 @@ def _sections(experiment: Experiment, wording: Wording, data: OperatorData | Non
         section("training", "Training", training),
         section("errors", "Errors on unseen samples", errors),
         section("budget", "Error budget", budget_items(experiment)),
-        section("maps", "Single test samples", samples),
+        section("maps", "Single test samples", (*left_out, draw_worst(experiment, wording))),
     )
 
 

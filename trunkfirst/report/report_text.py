@@ -37,6 +37,7 @@ class Wording:
     input: str = "input"
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     coordinates: tuple[str, str] = ("x (dimensionless)", "y (dimensionless)")
+    channels: tuple[str, ...] = ()
 
     def label(self, name: str) -> str:
         """Axis label of a number that labels the samples."""
@@ -46,6 +47,10 @@ class Wording:
     def output_axis(self) -> str:
         """Axis label of the output."""
         return f"{self.output} ({self.unit})"
+
+    def channel(self, number: int) -> str:
+        """Axis label of an output channel."""
+        return self.channels[number] if number < len(self.channels) else self.output_axis
 
 
 _PRESSURE, _NO_UNIT = "pressure p", "dimensionless"
@@ -81,21 +86,40 @@ _WORDINGS = {
 }
 
 
-def wording_for(problem: str, data: OperatorData | None = None) -> Wording:
-    """Wording of a known problem, or one made from the names and units in `data`."""
+def wording_for(
+    problem: str, data: OperatorData | None = None, names: Mapping[str, object] | None = None
+) -> Wording:
+    """Wording of a known problem, or one made from the names and units in `data`, or those that a model knows."""
     if problem in _WORDINGS:
         return _WORDINGS[problem]
     wording = Wording(problem, "from the inputs to the outputs of your data")
-    if data is None:
+    if data is not None:
+        units, labels, channels = data.units, tuple(data.labels), data.channel_names
+        output, axes = data.output_name, data.coordinate_names
+    elif names:
+        units = {str(key): str(unit) for key, unit in mapping_at(names, "units", "mapping").items()}
+        axes, channels = _words(names, "coordinate_names"), _words(names, "channel_names")
+        labels, output = (), channels[0] if len(channels) == 1 else "output"
+    else:
         return wording
-    axes = [_with_unit(name, data) for name in (*data.coordinate_names, "", "")]
-    unit = data.units.get(data.output_name) or wording.unit
-    labels = {name: _with_unit(name, data) for name in data.labels}
-    return replace(wording, output=data.output_name, unit=unit, labels=labels, coordinates=(axes[0], axes[1]))
+    first, second, *_ = (*(_with_unit(name, units) for name in axes), "", "")
+    return replace(
+        wording,
+        output=output,
+        unit=units.get(output) or wording.unit,
+        labels={name: _with_unit(name, units) for name in labels},
+        coordinates=(first, second),
+        channels=tuple(_with_unit(name, units) for name in channels) if len(channels) > 1 else (),
+    )
 
 
-def _with_unit(name: str, data: OperatorData) -> str:
-    return f"{name} ({data.units[name]})" if name in data.units else name
+def _words(names: Mapping[str, object], key: str) -> tuple[str, ...]:
+    found = names.get(key)
+    return tuple(map(str, cast("list[object]", found))) if isinstance(found, list) else ()
+
+
+def _with_unit(name: str, units: Mapping[str, str]) -> str:
+    return f"{name} ({units[name]})" if name in units else name
 
 
 # -- the result
@@ -119,9 +143,11 @@ def _accuracy(experiment: Experiment) -> str:
     mean, median, largest = (
         scientific(mean_of(experiment.runs, "test", f"{name}_relative_l2")) for name in ("mean", "median", "max")
     )
-    name = method_label(first)
-    text = f"On {samples}, {name} has a mean relative error of {mean} (median {median}, largest {largest})."
-    return " ".join(filter(None, (text, _left_out(experiment))))
+    left_out = _left_out(experiment)
+    text = f"on {samples} it is {mean} (median {median}, largest {largest})."
+    if not left_out:
+        text = f"On {samples}, {method_label(first)} has a mean relative error of {text.partition(' it is ')[2]}"
+    return f"{left_out[:-1]}; {text}" if left_out else text
 
 
 def _left_out(experiment: Experiment) -> str:
@@ -131,7 +157,7 @@ def _left_out(experiment: Experiment) -> str:
     others = [f"{name} {scientific(error)}" for name, error in found.items() if error is not None]
     if ours is None or len(experiment.methods) > 1:
         return ""
-    baselines = f" ({', '.join(others)})" if others else ""
+    baselines = f", that of {' and of '.join(others)}" if others else ""
     return f"On samples that were left out of training the mean relative error is {scientific(ours)}{baselines}."
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from ..errors import CorruptFileError, DataError
 from ..files.npz import read_npz
 from ..files.text_files import parse_json, read_json, read_text, read_toml
-from ..records import Baseline, Claim, EvaluationRecord, LogEntry, number_at
+from ..records import Baseline, Claim, EvaluationRecord, LogEntry, mapping_at, number_at
 from .figures import method_label, method_rank
 
 Steps = Float[np.ndarray, " steps"]
@@ -145,6 +145,8 @@ def _read_anls(path: Path) -> dict[str, Curve]:
 
 # -- runs
 
+_NAMES = ("operator", "fields", "domain", "fields")  # of model.json
+
 
 def _empty() -> Any:
     return field(default_factory=dict[str, Any])
@@ -166,6 +168,8 @@ class Run:
     environment: Mapping[str, object] = _empty()
     # Written by `trunkfirst diagnose`: the error budget, and the squared parts of every test sample's error
     diagnosis: Mapping[str, object] = _empty()
+    # Names of coordinates and channels, and units, as the model knows them
+    names: Mapping[str, object] = _empty()
     budget: Mapping[str, np.ndarray] = _empty()
 
     @property
@@ -253,6 +257,7 @@ def read_run(directory: Path) -> Run:
         config=read_toml(config) if config.is_file() else {},
         environment=_read_mapping(directory / "environment.json"),
         diagnosis=_read_mapping(directory / "diagnosis.json"),
+        names=mapping_at(_read_mapping(directory / "model" / "model.json"), *_NAMES),
         budget=read_npz(budget) if budget.is_file() else {},
     )
 

@@ -25,15 +25,6 @@ BRANCH: Path = ("branch", "loss")
 _RATIO: Path = ("trunk", "loss ÷ limit")  # computed here, not in metrics.json
 # heading and path in metrics.json
 _QUANTITIES: tuple[tuple[str, Path], ...] = (
-    ("Trunk loss (monolithic: overall loss)", TRUNK),
-    ("Lowest loss any trunk of this width allows", ("trunk", "limit")),
-    ("Upper bound of it (p = 1: the number above is a lower bound)", ("trunk", "limit_upper")),
-    ("Trunk loss ÷ lowest loss", _RATIO),
-    ("Rank of the trunk", ("trunk", "rank")),
-    ("Condition number of the trunk", ("trunk", "condition")),
-    ("Trunk iterations", ("trunk", "iterations")),
-    ("Branch loss", BRANCH),
-    ("Branch iterations", ("branch", "iterations")),
     ("Test error, mean", TEST),
     (f"Test error, mean, {NO_TRUNK}", KERNEL),
     ("Test error, median", ("test", "median_relative_l2")),
@@ -43,6 +34,15 @@ _QUANTITIES: tuple[tuple[str, Path], ...] = (
     ("Error of the data against a finer solution", ("data", "own_error")),
     ("Validation error, mean", VALIDATION),
     *((f"Validation error, mean, {name}", ("baseline", kind)) for kind, name in BASELINES.items()),
+    ("Trunk loss (monolithic: overall loss)", TRUNK),
+    ("Lowest loss any trunk of this width allows", ("trunk", "limit")),
+    ("Upper bound of it (p = 1: the number above is a lower bound)", ("trunk", "limit_upper")),
+    ("Trunk loss ÷ lowest loss", _RATIO),
+    ("Rank of the trunk", ("trunk", "rank")),
+    ("Condition number of the trunk", ("trunk", "condition")),
+    ("Trunk iterations", ("trunk", "iterations")),
+    ("Branch loss", BRANCH),
+    ("Branch iterations", ("branch", "iterations")),
     ("Trunk parameters |μ|", ("parameters", "trunk")),
     ("Free coefficients |A|", ("parameters", "coefficients")),
     ("Branch parameters |θ|", ("parameters", "branch")),
@@ -172,7 +172,7 @@ def methods_table(experiment: Experiment) -> Table:
     rows = tuple((heading, *(_with_spread(runs, path) for runs in groups)) for heading, path in _shown(experiment))
     if _has_unfinished(experiment):
         rows = (("Status", *map(_status, groups)), *rows)
-    caption = "Methods side by side" if len(groups) > 1 else "All numbers"
+    caption = "Methods side by side" if len(groups) > 1 else "Errors, losses, sizes and seconds"
     caption += ", mean ± standard deviation over seeds." if any(len(runs) > 1 for runs in groups) else "."
     return Table(caption, ("Quantity", *map(method_label, experiment.methods)), rows, "figures")
 
@@ -208,7 +208,13 @@ def loss_over_limit(run: Run) -> float | None:
 
 def _shown(experiment: Experiment) -> list[tuple[str, Path]]:
     """The quantities that at least one run has."""
-    return [each for each in _QUANTITIES if any(_cell(run, each[1]) != MISSING for run in experiment.runs)]
+    found = (each for each in _QUANTITIES if not _is_closed_form(experiment, each[1]))
+    return [each for each in found if any(_cell(run, each[1]) != MISSING for run in experiment.runs)]
+
+
+def _is_closed_form(experiment: Experiment, path: Path) -> bool:
+    """Whether these are the iterations of what every run solved at once."""
+    return path[-1] == "iterations" and all((_number(run, path) or 0) <= 1 for run in experiment.runs)
 
 
 def _has_unfinished(experiment: Experiment) -> bool:

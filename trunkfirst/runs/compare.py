@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ..auto import choose
 from ..checkpoints import keep_checkpoints
 from ..clock import Clock
 from ..data.scattered_data import AnyData
@@ -20,6 +19,7 @@ from ..fields import TrunkResult
 from ..files.integrity import CHECKPOINTS, write_manifest
 from ..files.npz import read_npz
 from ..files.text_files import write_json
+from ..fitting import choose
 from ..leaderboard import Chosen
 from ..networks.operator import load
 from ..progress import Reporter, Silent

@@ -1,19 +1,29 @@
 """The configuration of a run: a method with its data, seed and budget, as one record."""
 
+import copy
 import dataclasses as dc
+import itertools
+import math
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from ..errors import SettingError, UnknownNameError, UsageError, ValueRangeError
+from ..files.integrity import absent
 from ..files.text_files import read_toml
 from ..method import AbstractMethod
 from ..monolithic import Monolithic, MonolithicProjected
 from ..presets import preset_method
 from ..problems.generate import problem_names
 from ..run_data import DataSettings
-from ..settings import Field, OneOf, from_values, merge, parse_setting, put, record, to_values
+from ..settings import Field, OneOf, from_values, merge, parse_setting, put, record, setting_text, to_values
 from ..two_step import TwoStep
 from .legacy import is_legacy, translate
+
+_SHORT_WIDTH = "width"  # short for trunk.width
+_MAX_RUNS, _MAX_NAME = 1000, 150
+_EXAMPLE = "e.g. [sweep] width = [20, 40] and seed = [0, 1, 2]"
 
 Method: TypeAlias = Annotated[AbstractMethod, OneOf(TwoStep, Monolithic, MonolithicProjected)]
 
@@ -95,7 +105,7 @@ def load_config(path: Path) -> RunConfig:
 
 
 def nested(values: dict[str, Any]) -> dict[str, Any]:
-    """Values with the settings of the method under `method`, wherever they were given.
+    """dict[str, Any] with the settings of the method under `method`, wherever they were given.
 
     `trunk.iterations` is short for `method.trunk.iterations`; `method = "two-step-without-qr"` names a method.
     """
@@ -234,8 +244,10 @@ def resolve(
     given: dict[str, Any] = {"problem": target}
     if target.endswith(".toml"):
         if not Path(target).is_file():
-            raise UsageError(f"there is no configuration file {target}")
+            raise absent(target)
         given = nested(read_toml(target))
+    elif Path(target).exists() and target not in problem_names():
+        raise UsageError(f"{target} is no problem; if it holds data, train with: trunkfirst fit {target}")
     for key, value in (("seed", seed), ("data.samples", samples)):
         if value is not None:
             put(given, key.split("."), value)
@@ -266,3 +278,78 @@ def fit_values(
     if values.get("data", {}).get("file") is None:
         raise SettingError("no data: give --data FILE, or data.file in the configuration")
     return values
+
+
+@dc.dataclass(frozen=True)
+class Grid:
+    """The configurations of a sweep and the settings in which they differ, both by the names of the runs."""
+
+    configs: Mapping[str, RunConfig]
+    settings: Mapping[str, Mapping[str, Any]]
+
+
+def make_grid(values: dict[str, Any]) -> Grid:
+    """All combinations of the lists in the section `sweep` of `values`, each with the other values.
+
+    Raises:
+        SettingError: The section or a setting is wrong or has no effect, or there are too many combinations.
+        ValueRangeError: A value is out of range.
+        UnknownNameError: There is no such problem.
+    """
+    given = {name: value for name, value in values.items() if name != "sweep"}
+    lists = _check_lists(values.get("sweep"))
+    count = math.prod(len(items) for items in lists.values())
+    if count > _MAX_RUNS:
+        raise SettingError(f"[sweep] asks for {count:,} runs; at most {_MAX_RUNS:,}, so leave some values out")
+    combinations = [dict(zip(lists, items, strict=True)) for items in itertools.product(*lists.values())]
+    configs = [_combined(given, combination) for combination in combinations]
+    names = _run_names(combinations)
+    return Grid(dict(zip(names, configs, strict=True)), dict(zip(names, combinations, strict=True)))
+
+
+def _check_lists(section: object) -> dict[str, list[Any]]:
+    """The section, checked, as lists by dotted setting; `trunk.width` may be one key or two."""
+    if not isinstance(section, dict) or not section:
+        raise SettingError(f"there is no section [sweep] that says what to vary; {_EXAMPLE}")
+    lists = _flat(section)
+    for key, items in lists.items():
+        if not isinstance(items, list) or not items:
+            raise SettingError(f"sweep.{key} is {items!r}; expected a list of values, {_EXAMPLE}")
+        if any(items.count(item) > 1 for item in items):
+            raise SettingError(f"sweep.{key} names a value twice: {items}")
+    if _SHORT_WIDTH in lists and not all(type(item) is int and item > 0 for item in lists[_SHORT_WIDTH]):
+        raise ValueRangeError(f"sweep.width is {lists[_SHORT_WIDTH]}; expected whole numbers from 1")
+    if {_SHORT_WIDTH, "trunk.width"} <= set(lists):
+        raise SettingError("sweep.width is short for sweep.trunk.width; give one of them")
+    return lists
+
+
+def _flat(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in section.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+
+
+def _combined(given: dict[str, Any], combination: dict[str, Any]) -> RunConfig:
+    wanted = copy.deepcopy(given)
+    for key, value in combination.items():
+        put(wanted, ["trunk", "width"] if key == _SHORT_WIDTH else key.split("."), value)
+    wanted = nested(wanted)
+    config = make_config(wanted) if "problem" not in wanted else problem_configs(wanted)[0]
+    if config.data.validation_share > 0 and "hold_validation" not in wanted.get("data", {}):
+        config = dc.replace(config, data=dc.replace(config.data, hold_validation=True))
+    return config
+
+
+def _run_names(combinations: list[dict[str, Any]]) -> list[str]:
+    """`width=20,encoder=log,seed=0`: short keys if unique, and characters that every file system allows."""
+    keys = list(combinations[0])
+    ends = [key.rpartition(".")[2] for key in keys]
+    short = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
+    names: list[str] = []
+    for combination in combinations:
+        text = ",".join(f"{short[key]}={setting_text(value)}" for key, value in combination.items())
+        name = re.sub(r"[^A-Za-z0-9.+=,_-]+", "-", text)[:_MAX_NAME].rstrip(".")
+        names.append(f"{name}-run{len(names) + 1}" if name in names else name)
+    return names

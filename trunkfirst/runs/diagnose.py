@@ -19,8 +19,8 @@ from ..files.npz import write_npz
 from ..files.text_files import write_json
 from ..learning_curves import FEWEST, learning_curve
 from ..networks.operator import Operator, load
+from ..problems.finite_elements import grid_square
 from ..problems.generate import any_problem, get_problem, make_data
-from ..problems.meshes import grid_square
 from ..problems.problem import AbstractExactProblem
 from ..progress import Reporter, Silent
 from ..run_data import RunData, load_run_data

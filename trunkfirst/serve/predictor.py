@@ -6,6 +6,8 @@ the training points is a table, computed once.
 """
 
 import dataclasses as dc
+import io
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -17,6 +19,11 @@ from ..exporters.jaxpr import trace
 from ..files.integrity import verify_run
 from ..networks.operator import load, with_training_points
 from ..training_summary import read_summary
+
+_BLOCK = 4096  # numbers formatted at once: a server with one core answers other requests in between
+
+JSON, NPZ = "application/json", "application/x-npz"
+Arrays = dict[str, np.ndarray]
 
 LEVEL = 0.9
 """The confidence of the intervals."""
@@ -142,3 +149,58 @@ def _blocks(rows: np.ndarray, size: int, proceed: Proceed) -> Iterator[np.ndarra
     for start in range(0, len(rows), size):
         proceed()
         yield rows[start : start + size]
+
+
+def write_answer(prediction: Prediction, kind: str, proceed: Proceed = always) -> bytes:
+    """The body of an answer, in the format `kind`. Raises `Refused` if an output is not finite."""
+    if not (is_good := np.isfinite(prediction.outputs)).all():
+        sample, point = np.argwhere(~is_good)[0][:2]
+        raise Refused(422, f"the operator has no finite output for sample {sample} at point {point}")
+    return _to_json(prediction, proceed) if kind == JSON else _to_npz(prediction)
+
+
+def _to_json(prediction: Prediction, proceed: Proceed) -> bytes:
+    parts = {"outputs": json_of(prediction.outputs, proceed)}
+    parts |= {name: json.dumps(array.tolist()) for name, array in _outliers(prediction).items()}
+    if prediction.half_width is not None:
+        # JSON has no NaN, which stands for no interval
+        half_width = json_of(prediction.half_width).replace("NaN", "null")
+        parts["interval"] = f'{{"level": {LEVEL}, "half_width": {half_width}}}'
+    return ("{" + ", ".join(f'"{name}": {text}' for name, text in parts.items()) + "}").encode()
+
+
+def _to_npz(prediction: Prediction) -> bytes:
+    arrays = {"outputs": prediction.outputs, **_outliers(prediction)}
+    if prediction.half_width is not None:
+        arrays |= {"half_width": prediction.half_width, "level": np.asarray(LEVEL)}
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+    return file.getvalue()
+
+
+def _outliers(prediction: Prediction) -> Arrays:
+    """`familiar` is the old key, kept through 0.2."""
+    known, is_extrapolated = prediction.is_outlier, prediction.is_extrapolated
+    found: Arrays = {} if known is None else {"is_outlier": known, "familiar": ~known}
+    return found | ({"is_extrapolated": is_extrapolated} if is_extrapolated.any() else {})
+
+
+class Refused(Exception):  # noqa: N818  (it is an answer, not a fault)
+    """A request that is answered with this status and message."""
+
+    def __init__(
+        self, status: int, message: str, headers: dict[str, str] | None = None, *, code: str | None = None
+    ):
+        super().__init__(message)
+        self.status, self.headers, self.code = status, headers or {}, code
+
+
+def json_of(array: np.ndarray, proceed: Proceed = always) -> str:
+    """Nested lists of numbers with all digits, written in pieces."""
+    proceed()
+    if array.size <= _BLOCK:
+        return json.dumps(array.tolist())
+    if array.ndim > 1:
+        return "[" + ", ".join(json_of(part, proceed) for part in array) + "]"
+    pieces = (json.dumps(array[i : i + _BLOCK].tolist())[1:-1] for i in range(0, len(array), _BLOCK))
+    return "[" + ", ".join(pieces) + "]"

@@ -1,26 +1,33 @@
 """Requests and answers, as JSON or npz. Requests are checked completely before anything is computed."""
 
 import dataclasses as dc
-import io
 import ipaddress
 import json
 import tempfile
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, create_model
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from .. import __version__
 from ..errors import CorruptFileError
 from ..files.npz import read_npz
-from .predictor import LEVEL, Prediction, Proceed, Shapes, always
+from .predictor import (
+    JSON,
+    LEVEL,
+    NPZ,
+    Arrays,
+    Refused,
+    Shapes,
+)
 
-JSON, NPZ = "application/json", "application/x-npz"
 OUTSIDE = "outside_domain"
 """The code of an error: points outside the training domain."""
 _DEEPEST = 64
-_BLOCK = 4096  # numbers formatted at once: a server with one core answers other requests in between
-_Arrays = dict[str, np.ndarray]
 
 
 @dc.dataclass(frozen=True)
@@ -60,16 +67,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-class Refused(Exception):  # noqa: N818  (it is an answer, not a fault)
-    """A request that is answered with this status and message."""
-
-    def __init__(
-        self, status: int, message: str, headers: dict[str, str] | None = None, *, code: str | None = None
-    ):
-        super().__init__(message)
-        self.status, self.headers, self.code = status, headers or {}, code
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -115,7 +112,7 @@ def _expected(shapes: Shapes) -> str:
 # -- JSON
 
 
-def _from_json(body: bytes) -> tuple[_Arrays, bool]:
+def _from_json(body: bytes) -> tuple[Arrays, bool]:
     """The arrays as an npz file would name them, "inputs" or "inputs.NAME", and whether to extrapolate."""
     value = _parse(body)
     if not isinstance(value, dict):
@@ -176,7 +173,7 @@ def _two_lengths(rows: list[list[Any]]) -> str:
 # -- npz
 
 
-def _from_npz(body: bytes) -> tuple[_Arrays, bool]:
+def _from_npz(body: bytes) -> tuple[Arrays, bool]:
     """Through a temporary file, because the safe reader reads files; it is no larger than the body."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "body.npz"
@@ -215,14 +212,14 @@ def _numbers(name: str, array: np.ndarray) -> Float[np.ndarray, "rows columns"]:
     return numbers
 
 
-def _joined(found: _Arrays, shapes: Shapes) -> Float[np.ndarray, "samples sensors"]:
+def _joined(found: Arrays, shapes: Shapes) -> Float[np.ndarray, "samples sensors"]:
     inputs = found["inputs"] if set(found) == {"inputs"} else _by_name(found, shapes)
     if inputs.shape[1] != shapes.sensors:
         raise Refused(422, f"inputs: expected {_expected(shapes)}; got shape {inputs.shape}")
     return inputs
 
 
-def _by_name(found: _Arrays, shapes: Shapes) -> np.ndarray:
+def _by_name(found: Arrays, shapes: Shapes) -> np.ndarray:
     names = {f"inputs.{name}": size for name, size in shapes.inputs.items()}
     if set(found) != set(names):
         given = ", ".join(_word(name) for name in sorted(found)[:10])
@@ -244,46 +241,114 @@ def _word(name: str) -> str:
 # -- answers
 
 
-def write_answer(prediction: Prediction, kind: str, proceed: Proceed = always) -> bytes:
-    """The body of an answer, in the format `kind`. Raises `Refused` if an output is not finite."""
-    if not (is_good := np.isfinite(prediction.outputs)).all():
-        sample, point = np.argwhere(~is_good)[0][:2]
-        raise Refused(422, f"the operator has no finite output for sample {sample} at point {point}")
-    return _to_json(prediction, proceed) if kind == JSON else _to_npz(prediction)
+_HEAD = {
+    "openapi": "3.1.0",
+    "info": {
+        "title": "A trained operator",
+        "version": __version__,
+        "description": "Predicts output fields of input functions, in physical units. Written by trunkfirst.",
+    },
+}
+_STRICT = ConfigDict(extra="forbid")
+_BINARY = {"type": "string", "format": "binary"}
+_EVERYWHERE, _PREDICT = (401, 421, 431, 503), (400, 401, 408, 413, 415, 421, 422, 431, 503)
 
 
-def _to_json(prediction: Prediction, proceed: Proceed) -> bytes:
-    parts = {"outputs": json_of(prediction.outputs, proceed)}
-    parts |= {name: json.dumps(array.tolist()) for name, array in _outliers(prediction).items()}
-    if prediction.half_width is not None:
-        # JSON has no NaN, which stands for no interval
-        half_width = json_of(prediction.half_width).replace("NaN", "null")
-        parts["interval"] = f'{{"level": {LEVEL}, "half_width": {half_width}}}'
-    return ("{" + ", ".join(f'"{name}": {text}' for name, text in parts.items()) + "}").encode()
+def openapi(shapes: Shapes, limits: Limits, *, has_token: bool) -> dict[str, Any]:
+    """The document that the service answers at /openapi.json."""
+    models: list[tuple[Any, JsonSchemaMode]] = [(model, "validation") for model in _models(shapes, limits)]
+    schemas, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")
+    request, answer, points, health, error = (schemas[model] for model in models)
+
+    def responses(description: str, content: dict[str, Any], errors: tuple[int, ...]) -> dict[str, Any]:
+        found = {"200": {"description": description, "content": _content(content)}}
+        content = _content({JSON: error})
+        return found | {str(k): {"description": HTTPStatus(k).phrase, "content": content} for k in errors}
+
+    def get(summary: str, kind: str = JSON, schema: Any = None) -> dict[str, Any]:
+        content = {kind: schema or {"type": "string"}}
+        return {"get": {"summary": summary, "responses": responses(summary, content, _EVERYWHERE)}}
+
+    predict = {
+        "summary": "Outputs of inputs at points, by default at the training points",
+        "description": "An npz request has arrays inputs (or inputs.NAME for each input function) and points.",
+        "requestBody": {"required": True, "content": _content({JSON: request, NPZ: _BINARY})},
+        "responses": responses("In the format of the request", {JSON: answer, NPZ: _BINARY}, _PREDICT),
+    }
+    paths: dict[str, Any] = {
+        "/": get("The interactive explorer", "text/html"),
+        "/predict": {"post": predict},
+        "/points": get("The training points", JSON, points),
+        "/healthz": get("Whether the server answers", JSON, health),
+        "/metrics": get("Counts in Prometheus' text format", "text/plain"),
+        "/openapi.json": get("This document", JSON, {"type": "object"}),
+    }
+    document: dict[str, Any] = {**_HEAD, "paths": paths, "components": {"schemas": definitions["$defs"]}}
+    if has_token:
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        paths["/healthz"]["get"]["security"] = []
+    return document
 
 
-def json_of(array: np.ndarray, proceed: Proceed = always) -> str:
-    """Nested lists of numbers with all digits, written in pieces."""
-    proceed()
-    if array.size <= _BLOCK:
-        return json.dumps(array.tolist())
-    if array.ndim > 1:
-        return "[" + ", ".join(json_of(part, proceed) for part in array) + "]"
-    pieces = (json.dumps(array[i : i + _BLOCK].tolist())[1:-1] for i in range(0, len(array), _BLOCK))
-    return "[" + ", ".join(pieces) + "]"
+def _content(schemas: dict[str, Any]) -> dict[str, Any]:
+    return {kind: {"schema": schema} for kind, schema in schemas.items()}
 
 
-def _to_npz(prediction: Prediction) -> bytes:
-    arrays = {"outputs": prediction.outputs, **_outliers(prediction)}
-    if prediction.half_width is not None:
-        arrays |= {"half_width": prediction.half_width, "level": np.asarray(LEVEL)}
-    file = io.BytesIO()
-    np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
-    return file.getvalue()
+def _model(name: str, **fields: Any) -> type[BaseModel]:
+    return create_model(name, __config__=_STRICT, **fields)
 
 
-def _outliers(prediction: Prediction) -> _Arrays:
-    """`familiar` is the old key, kept through 0.2."""
-    known, is_extrapolated = prediction.is_outlier, prediction.is_extrapolated
-    found: _Arrays = {} if known is None else {"is_outlier": known, "familiar": ~known}
-    return found | ({"is_extrapolated": is_extrapolated} if is_extrapolated.any() else {})
+def _optional(description: str, **more: Any) -> Any:
+    return Field(default_factory=list, description=description, **more)
+
+
+def _models(shapes: Shapes, limits: Limits) -> tuple[type[BaseModel], ...]:
+    """Of a request, its answer, the points, the health and an error."""
+    return (
+        _request(shapes, limits),
+        _answer(shapes),
+        _model("Points", points=(list[list[float]], ...)),
+        _model("Health", status=(str, ...)),
+        _model("Error", error=(str, ...), code=(str, _optional(f"{OUTSIDE}: points outside the domain."))),
+    )
+
+
+def _request(shapes: Shapes, limits: Limits) -> type[BaseModel]:
+    def table(columns: int | None) -> Any:
+        row = Annotated[list[float], Field(min_length=columns, max_length=columns)]
+        return Annotated[list[row], Field(min_length=1, max_length=limits.rows)]
+
+    # Aliases, because the names of input functions need not be Python identifiers.
+    by_name = {f"input_{k}": (table(n), Field(alias=name)) for k, (name, n) in enumerate(shapes.inputs.items())}
+    extrapolate = Field(default=False, description="Answer at points outside the training domain, too.")
+    return _model(
+        "Request",
+        inputs=(table(shapes.sensors) | _model("InputsByName", **by_name), ...),
+        points=(table(shapes.coordinates), _optional("By default the training points.")),
+        extrapolate=(StrictBool, extrapolate),
+    )
+
+
+def _answer(shapes: Shapes) -> type[BaseModel]:
+    channels = Field(min_length=shapes.channels, max_length=shapes.channels)
+
+    def field(number: Any) -> Any:
+        return list[number] if shapes.channels is None else list[Annotated[list[number], channels]]
+
+    axes = "(samples, points)" if shapes.channels is None else "(samples, points, channels)"
+    half_width = field(float | None)  # null outside the training domain
+    return _model(
+        "Answer",
+        outputs=(list[field(float)], Field(description=axes)),
+        is_outlier=(list[bool], _optional("Whether an input is unlike those of training. Absent if unknown.")),
+        familiar=(list[bool], _optional("The opposite of is_outlier.", deprecated=True)),
+        is_extrapolated=(
+            list[bool],
+            _optional("Whether a point lies outside the training domain. Absent if none does."),
+        ),
+        interval=(
+            _model("Interval", level=(float, ...), half_width=(half_width, ...)),
+            _optional(f"Outputs ± half_width contain the truth with probability {LEVEL}."),
+        ),
+    )

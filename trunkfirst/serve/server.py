@@ -50,7 +50,7 @@ def make_server(app: Any, limits: Limits) -> "uvicorn.Server":
     """uvicorn with these limits; it logs errors alone, on standard error."""
     import uvicorn
 
-    from .protocol import protocol_with
+    from .app import protocol_with
 
     config = uvicorn.Config(
         app,

@@ -1,0 +1,246 @@
+"""Mistakes of a newcomer, on the command line and in Python: what the message says, and the exit code."""
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from own_problems import Call
+
+import trunkfirst
+from trunkfirst import errors
+
+pytestmark = pytest.mark.usefixtures("no_report")
+
+X, T = np.linspace(0, 1, 12), np.linspace(0, 2, 9)
+A = np.random.default_rng(0).normal(size=(20, 3))
+U = np.tanh(A @ np.stack([np.sin(3 * X), X**2, np.cos(5 * X)]))
+GRID = U[:, :, None] * np.exp(-T)
+CLOSED = trunkfirst.TwoStep(trunkfirst.ModesTrunk(), trunkfirst.Linear(), inputs="standardise", weights="none")
+SETTINGS = ["trunk.kind=modes", "branch.kind=linear", "inputs.kind=standardise", "weights=none"]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files of a newcomer, and a run."""
+    folder = tmp_path_factory.mktemp("desk")
+    files: dict[str, dict[str, Any]] = {
+        "my": {"inputs": A, "points": X, "outputs": U},
+        "names": {"X": A, "x": X[:, None], "y": U},
+        "misspelt": {"input": A, "points": X, "output": U},
+        "transposed": {"inputs": A.T, "points": X, "outputs": U.T},
+        "grid": {"inputs": A, "x": X, "t": T, "outputs": GRID},
+        "channels-first": {"inputs": A, "x": X, "t": T, "outputs": np.stack([GRID, GRID**2], axis=1)},
+        "nan": {"inputs": A, "points": X, "outputs": np.where(np.arange(12) == 4, np.nan, U)},
+        "one": {"inputs": A[:1], "points": X, "outputs": U[:1]},
+        "words": {"inputs": A.astype(str), "points": X, "outputs": U},
+        "fewer": {"inputs": A[:15], "points": X, "outputs": U},
+        "new": {"inputs": A[:5]},
+        "row": {"inputs": A[0]},
+        "wide": {"inputs": np.ones((5, 4))},
+    }
+    for name, arrays in files.items():
+        np.savez(folder / f"{name}.npz", **arrays)
+    (folder / "npy").mkdir()
+    for name, array in {"inputs": A, "points": X, "outputs": U}.items():
+        np.save(folder / "npy" / f"{name}.npy", array)
+    np.save(folder / "new.npy", A[:5])
+    (folder / "table.csv").write_text("a,b\n1,2\n")
+    trunkfirst.fit(folder / "my.npz", method=CLOSED, out=folder / "runs" / "mine", test_share=0.1)
+    return folder
+
+
+COMMANDS: dict[str, tuple[str, int, str]] = {
+    "misspelt command": ("fitt my.npz", 2, "Did you mean 'fit'?"),
+    "misspelt option": ("fit --dat my.npz", 2, "--data"),
+    "misspelt problem": ("run nonlinear-conductivty", 3, "did you mean 'nonlinear-conductivity'?"),
+    "a data file as a problem": ("run my.npz", 2, "train with: trunkfirst fit my.npz"),
+    "info of a data file": ("data info my.npz", 2, "trunkfirst data check my.npz"),
+    "misspelt setting": ("fit my.npz --set trunk.activaton=tanh", 4, "did you mean 'activation'?"),
+    "misspelt value": (
+        "fit my.npz --set trunk.kind=network --set trunk.activation=tnah",
+        3,
+        "did you mean 'tanh'?",
+    ),
+    "misspelt kind": ("fit my.npz --set branch.kind=kernle", 3, "did you mean 'kernel'?"),
+    "value of another type": (
+        "fit my.npz --set trunk.width=abc",
+        5,
+        "trunk.width is 'abc': input should be a valid integer",
+    ),
+    "setting without value": ("fit my.npz --set trunk.width", 4, "expected key=value"),
+    "misspelt file": ("fit mi.npz", 10, "mi.npz does not exist; did you mean 'my.npz'?"),
+    "missing folder": ("fit there/my.npz", 10, "there is no folder"),
+    "misspelt configuration": ("sweep my.toml", 10, "my.toml does not exist"),
+    "data as configuration": ("sweep my.npz", 10, "it is no TOML file"),
+    "two data files": ("fit my.npz --data grid.npz", 2, "two data files, my.npz and --data grid.npz"),
+    "no data": ("fit", 4, "give --data FILE"),
+    "no minutes": ("fit my.npz --minutes 0", 2, "'--minutes': Input should be greater than or equal to 0.1"),
+    "folder exists": ("fit my.npz --out runs/mine", 8, "runs/mine is not empty; choose another folder with --out"),
+    "folder is a file": ("fit my.npz --out table.csv", 8, "table.csv is a file; name a folder"),
+    "folder in a file": ("fit my.npz --out table.csv/a", 9, "cannot write to table.csv/a"),
+    "other names": ("fit names.npz", 6, "--key inputs=X --key points=x --key outputs=y"),
+    "misspelt names": ("fit misspelt.npz", 6, "--key inputs=input --key outputs=output"),
+    "no such key": ("fit my.npz --key input=inputs", 6, "did you mean 'inputs'?"),
+    "transposed": ("fit transposed.npz", 6, "outputs looks transposed; use .T"),
+    "grid": ("fit grid.npz", 6, "--key points=x,t"),
+    "channels first": ("fit channels-first.npz", 6, "--key points=x,t"),
+    "one array": ("fit new.npy", 6, "give a folder with inputs.npy, points.npy and outputs.npy"),
+    "one table": ("fit table.csv", 6, "give a folder with inputs.csv and outputs.csv, a row for each sample"),
+    "NaN": ("fit nan.npz", 6, "outputs: 20 of 240 values are not finite; the first is nan at samples 0, points 4"),
+    "one sample": ("fit one.npz", 6, "choosing and measuring need 3 or more"),
+    "words": ("fit words.npz", 6, "expected real numbers, got dtype <U"),
+    "fewer inputs": ("fit fewer.npz", 6, "axis 'samples' has 15 entries, but outputs has 20"),
+    "misspelt run": ("evaluate runs/mime", 10, "no such run; did you mean 'runs/mine'?"),
+    "folder of runs": (
+        "predict runs --inputs new.npz --out u.npz",
+        10,
+        "runs is not the folder of a run; did you mean 'runs/mine'?",
+    ),
+    "file as a run": ("evaluate my.npz", 10, "my.npz is a file; give the folder of a run"),
+    "report of nothing": ("report absent", 10, "absent: no such run"),
+    "resume of a file": ("resume my.npz", 10, "my.npz is a file"),
+    "other sensors": ("predict runs/mine --inputs wide.npz --out u.npz", 6, "4 sensors, but training had 3"),
+    "one input": ("predict runs/mine --inputs row.npz --out u.npz", 6, "inputs[None] for one sample"),
+    "no folder for predictions": (
+        "predict runs/mine --inputs new.npz --out a/u.npz",
+        9,
+        "there is no folder a; make it first",
+    ),
+    "unknown ending": ("predict runs/mine --inputs new.npz --out u.txt", 3, "choose one of: .npz, .nc"),
+    "unknown format": ("export runs/mine --to onxx --out m.onnx", 3, "did you mean 'onnx'?"),
+    "unknown ending of a format": (
+        "export runs/mine --out m.pt",
+        3,
+        "choose one of: .onnx, .stablehlo, .py, .html",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_mistake_on_the_command_line(call: Call, desk: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.chdir(desk)
+    line, code, words = COMMANDS[name]
+    found, out, err = call(*line.split())
+    assert (found, out, err.count("\n")) == (code, "", 1), err
+    assert err.startswith("trunkfirst: ")
+    assert words in err
+
+
+def _fit(*arrays: Any, **options: Any) -> Any:
+    return trunkfirst.fit(*arrays, **{"method": CLOSED, **options})
+
+
+PYTHON: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "points before outputs": (lambda: _fit(A, X, U), errors.DataError, "outputs"),
+    "no points": (lambda: _fit(A, U), errors.UsageError, "points: not given; call fit(inputs, outputs, points)"),
+    "one array": (lambda: _fit(A), errors.DataError, "give a path, a dictionary or an xarray Dataset"),
+    "coordinates in a list": (lambda: _fit(A, GRID, [X, T]), errors.DataError, "{'x': x, 't': t}"),
+    "points on a grid": (lambda: _fit(A, GRID, np.zeros((12, 9, 2))), errors.DataError, "points.reshape(-1, 2)"),
+    "the last axis alone": (lambda: _fit(A, GRID, T), errors.DataError, "give its coordinates by name"),
+    "None among numbers": (lambda: _fit([[1, None, 2]] * 20, U, X), errors.DataError, "entry 0, 1 is None"),
+    "ragged lists": (lambda: _fit([[1, 2], [1]] * 10, U, X), errors.DataError, "rows have different lengths"),
+    "no time": (lambda: _fit(A, U, X, minutes=-1), errors.ValueRangeError, "setting minutes is -1"),
+    "words as a time": (lambda: _fit(A, U, X, minutes="two"), errors.ValueRangeError, "setting minutes is 'two'"),
+    "words as a seed": (lambda: _fit(A, U, X, seed="a"), errors.ValueRangeError, "setting seed is 'a'"),
+    "method by name": (
+        lambda: _fit(A, U, X, method="two-step"),
+        errors.UsageError,
+        "trunkfirst.TwoStep(branch=...)",
+    ),
+    "branch as method": (lambda: _fit(A, U, X, method=trunkfirst.Kernel()), errors.UsageError, "is no method"),
+    "misspelt class": (lambda: trunkfirst.__getattr__("ModeTrunk"), AttributeError, "did you mean 'ModesTrunk'?"),
+    "misspelt setting": (lambda: trunkfirst.NetworkTrunk(widht=3), errors.SettingError, "did you mean 'width'?"),
+    "misspelt activation": (
+        lambda: trunkfirst.NetworkTrunk(activation="tnah"),
+        errors.UnknownNameError,
+        "did you mean 'tanh'?",
+    ),
+    "one width": (lambda: trunkfirst.NetworkTrunk(hidden=50), errors.ValueRangeError, "such as (50, 50)"),
+    "no trunk": (lambda: trunkfirst.TwoStep(trunk=None), errors.SettingError, "ModesTrunk() or 'modes'"),
+    "no such file": (lambda: trunkfirst.load("absent"), errors.CorruptFileError, "absent: no such run"),
+}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_a_mistake_in_python(name: str):
+    call, error, words = PYTHON[name]
+    with pytest.raises(error) as caught:
+        call()
+    assert words in str(caught.value)
+
+
+def test_what_is_meant_is_understood(call: Call, desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A file without --data, a folder of npy files, an npy file of inputs and one of points."""
+    monkeypatch.chdir(desk)
+    options = [f"--set={setting}" for setting in SETTINGS]
+    for source in ("my.npz", "npy"):
+        code, _, err = call("fit", source, "--out", tmp_path / source, "--quiet", *options)
+        assert (code, err) == (0, "")
+    one, other = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("my.npz", "npy"))
+    assert one["test"] == other["test"]
+    np.save(tmp_path / "points.npy", X[:4])
+    files = ["--inputs", "new.npy", "--points", tmp_path / "points.npy", "--out", tmp_path / "u.npz"]
+    assert call("predict", "runs/mine", *files)[0] == 0
+    operator = trunkfirst.load(desk / "runs" / "mine")
+    expected = operator.predict(A[:5], X[:4])
+    assert np.array_equal(np.load(tmp_path / "u.npz")["outputs"], expected)
+
+
+def test_a_run_is_not_overwritten_by_a_model(desk: Path):
+    operator = trunkfirst.load(desk / "runs" / "mine")
+    with pytest.raises(errors.OutputExistsError, match="is the folder of a run"):
+        operator.save(desk / "runs" / "mine")
+    with pytest.raises(errors.OutputExistsError, match="is a file"):
+        operator.save(desk / "my.npz")
+    assert trunkfirst.load(desk / "runs" / "mine").sensors == 3
+
+
+def test_arrays_of_objects_in_npy_are_refused(desk: Path, tmp_path: Path):
+    np.save(tmp_path / "inputs.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(errors.UnsafeFileError, match="can run any code when read"):
+        trunkfirst.read_data(tmp_path)
+
+
+def test_many_channels_are_named():
+    """An axis of a grid that is read as channels is no silent mistake."""
+    with pytest.warns(UserWarning, match=r"the last axis of \(20, 12, 9\) is read as 9 channels"):
+        _fit(A, GRID, X)
+
+
+def test_one_coordinate_needs_no_axis():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, other = _fit(A, U, X), _fit(A, U, X[:, None])
+    assert np.array_equal(one.operator.predict(A, X[:5]), other.operator.predict(A, X[:5, None]))
+
+
+def test_labelled_arrays_know_their_points():
+    xarray = pytest.importorskip("xarray")
+    a = xarray.DataArray(A, dims=("run", "parameter"), name="a")
+    u = xarray.DataArray(GRID, dims=("run", "x", "t"), coords={"x": X, "t": T}, name="u")
+    operator = _fit(a, u).operator
+    assert operator.domain.coordinate_names == ("x", "t")
+    grid = np.stack(np.meshgrid(X, T, indexing="ij"), axis=-1).reshape(-1, 2)
+    assert np.array_equal(operator.domain.points, grid)
+    with pytest.raises(errors.DataError, match=r"--key inputs=a --key outputs=u"):
+        _fit(xarray.Dataset({"a": a, "u": u}))
+
+
+def test_arrays_are_evaluated_as_data():
+    operator = _fit(A[:15], U[:15], X).operator
+    one = trunkfirst.evaluate(operator, A[15:], U[15:])
+    other = trunkfirst.evaluate(operator, trunkfirst.OperatorData(A[15:], X, U[15:]))
+    assert np.array_equal(one.errors, other.errors)
+    with pytest.raises(errors.UsageError, match="outputs: not given"):
+        trunkfirst.evaluate(operator, A[15:])
+
+
+def test_the_ending_names_the_format(desk: Path, tmp_path: Path):
+    operator = trunkfirst.load(desk / "runs" / "mine")
+    one = trunkfirst.export(operator, tmp_path / "a.py")
+    other = trunkfirst.export(operator, "numpy", tmp_path / "b.py")
+    assert (one.to, one.path.read_bytes()) == ("numpy", other.path.read_bytes())
