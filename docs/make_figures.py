@@ -1,4 +1,4 @@
-"""Draws the figures of the README, method.md, moving.md and problems.md from real runs: python docs/make_figures.py.
+"""Draws figures of README and documentation from real runs: python docs/make_figures.py.
 
 `python docs/make_figures.py domains` draws the domains and equations of the problems alone, in seconds,
 `shock-tube` the figure of the README (minutes; prints its errors), and `moving` that of moving.md.
@@ -197,7 +197,9 @@ def draw_shock_tube() -> Figure:
     norms = np.linalg.norm(unseen.outputs, axis=1)
     errors = {n: np.linalg.norm(u - unseen.outputs, axis=1) / norms for n, (u, _) in fields.items()}
     for name, each in errors.items():
-        sys.stdout.write(f"{name}: mean {each.mean():.2e}, median {np.median(each):.2e}, {fields[name][1]:.0f} s\n")
+        sys.stdout.write(
+            f"{name}: mean {each.mean():.2e}, median {np.median(each):.2e}, {fields[name][1]:.0f} s\n"
+        )
     # The field of median error for the better of the two baselines.
     typical = int(np.argsort(errors["PCA + kernel ridge"])[len(norms) // 2])
     x = data.points[:, 0]

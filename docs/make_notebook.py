@@ -1,7 +1,7 @@
 """Makes the notebooks from scripts in examples/ and runs them: python docs/make_notebook.py [NAME ...].
 
-Comments at the beginning of a paragraph of `main` become text, the rest code; its last paragraph draws the picture. All
-cells run as one program.
+Comments at the beginning of a paragraph of `main` become text, the rest code; the last one draws the picture.
+All cells run as one program.
 """
 
 import ast

@@ -2,9 +2,9 @@
 
     python examples/two_step.py
 
-The problem nonlinear-conductivity of Lee and Shin: flow through a porous square, -div(beta p grad p) = 1 with p = cos x
-on the boundary. The operator maps the number beta to the pressure p. `trunkfirst run nonlinear-conductivity` has the
-paper's sizes.
+The problem nonlinear-conductivity of Lee and Shin: flow through a porous square, -div(beta p grad p) = 1 with
+p = cos x on the boundary. The operator maps the number beta to the pressure p. `trunkfirst run
+nonlinear-conductivity` has the paper's sizes.
 """
 
 from pathlib import Path
@@ -41,13 +41,13 @@ def main(picture: Path | None = None) -> dict[str, float]:
     )
     result = trunkfirst.fit(data, method=method, test_share=0.1)
 
-    # Errors on the test samples, and with the best possible branch for this trunk: where these two agree, the trunk
+    # Errors on the test samples, and with the best possible branch for this trunk. If the two agree, the trunk
     # limits the operator.
     errors = {}
     for name, found in {"at once": at_once, "two steps": result}.items():
         summary = found.evaluation.summary()
         errors[name] = summary["mean_relative_l2"]
-        print(f"{name}: test error {errors[name]:.1e}, with the best branch {summary['optimal_mean_relative_l2']:.1e}")
+        print(f"{name}: test error {errors[name]:.1e}, best branch {summary['optimal_mean_relative_l2']:.1e}")
 
     # The pressure for a new beta, and the errors of all test samples.
     if picture is not None:
