@@ -38,6 +38,14 @@ templates_path: list[str] = []
 def setup(app) -> None:
     app.connect("autodoc-process-docstring", as_restructured_text)
     app.connect("autodoc-process-signature", with_short_names)
+    app.connect("html-page-context", keep_numbers_whole)
+
+
+def keep_numbers_whole(app, name, template, context: dict, doctree) -> None:
+    """A browser would break a number such as 2.11e-7 at its hyphen."""
+    del app, name, template, doctree
+    number = re.compile(r"(?<![\w.=/-])(\d[\d.,]*e-\d+)(?=[^<>]*<)")
+    context["body"] = number.sub(r'<span class="number">\1</span>', context.get("body", ""))
 
 
 def as_restructured_text(app, what, name, thing, options, lines: list[str]) -> None:
