@@ -1,7 +1,7 @@
-"""Draws figures of README and documentation from real runs: python docs/make_figures.py.
+"""Draws figures of README and documentation from real runs: python docs/make_figures.py [ONE].
 
-`python docs/make_figures.py domains` draws the domains and equations of the problems alone, in seconds,
-`shock-tube` the figure of the README (minutes; prints its errors), and `moving` that of moving.md.
+ONE draws some of them: `shock-tube` that of the README, whose errors it prints, `domains` those of problems.md, and
+`moving` that of moving.md.
 
 The example of method.md is a front at a: the operator maps the number a to the curve
 u(x) = 1 / (1 + exp(-(x - a) / 0.04)). It takes a minute or two; every number in the figures is from these runs.
@@ -191,7 +191,8 @@ def draw_shock_tube() -> Figure:
         found, _ = baselines.predict(regression, train.flat_inputs, outputs, unseen.flat_inputs)
         fields[name] = (found[..., 0], time.process_time() - begin)
     begin = time.process_time()
-    method = trunkfirst.TwoStep(trunkfirst.MovingTrunk(iterations=700), trunkfirst.Kernel())
+    trunk, inputs = trunkfirst.MovingTrunk(iterations=700), trunkfirst.StandardisedInputs("log")
+    method = trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), inputs=inputs, weights="relative")
     operator = trunkfirst.fit(train, method=method, minutes=None, intervals=False).operator
     fields["trunkfirst, moving trunk"] = (operator.predict(unseen.inputs), time.process_time() - begin)
     norms = np.linalg.norm(unseen.outputs, axis=1)
@@ -341,10 +342,9 @@ def main(only: str = "") -> None:
         | {"axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 110, "axes.titlesize": 10}
         | {"mathtext.fontset": "cm"}
     )
-    for problem in STATEMENTS:
-        save(draw_domain(problem), f"domain-{problem}.png")
-    if only == "domains":
-        return
+    if only in ("", "domains"):
+        for problem in STATEMENTS:
+            save(draw_domain(problem), f"domain-{problem}.png")
     if only in ("", "shock-tube"):
         save(draw_shock_tube(), "shock-tube.png")
     if only in ("", "moving"):

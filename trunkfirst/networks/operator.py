@@ -123,7 +123,7 @@ class Operator(DeepONet):
 
         Returns:
             An array (samples, points) or (samples, points, channels); with `interval` a `Prediction`, which also
-                has
+            has
             bounds, and marks outliers and extrapolated points.
 
         Raises:
