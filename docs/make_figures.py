@@ -1,7 +1,7 @@
 """Draws figures of README and documentation from real runs: python docs/make_figures.py [ONE].
 
-ONE draws some of them: `shock-tube` that of the README, whose errors it prints, `domains` those of problems.md, and
-`moving` that of moving.md.
+ONE draws some of them: `shock-tube` that of the README, whose errors it prints, `domains` those of problems.md,
+and `moving` that of moving.md.
 
 The example of method.md is a front at a: the operator maps the number a to the curve
 u(x) = 1 / (1 + exp(-(x - a) / 0.04)). It takes a minute or two; every number in the figures is from these runs.

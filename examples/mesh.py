@@ -22,6 +22,10 @@ def simulate(folder: Path, parameters: np.ndarray) -> None:
     """One .vtu file for each row (q, t), and the rows as parameters.csv."""
     mesh = fem.MeshTri.init_circle(4)
     mesh = mesh.restrict(np.flatnonzero(np.hypot(*mesh.p[:, mesh.t].mean(axis=1)) > 0.3))
+    rim = mesh.boundary_nodes()[np.hypot(*mesh.p[:, mesh.boundary_nodes()]) < 0.9]
+    places = mesh.p.copy()
+    places[:, rim] *= 0.3 / np.hypot(*places[:, rim])
+    mesh = fem.MeshTri(places, mesh.t)
     basis = fem.Basis(mesh, fem.ElementTriP1())
     unit = fem.solve(*fem.condense(laplace.assemble(basis), unit_load.assemble(basis), D=mesh.boundary_nodes()))
     points = np.column_stack([mesh.p.T, np.zeros(mesh.p.shape[1])])
