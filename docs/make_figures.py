@@ -191,10 +191,10 @@ def draw_shock_tube() -> Figure:
         found, _ = baselines.predict(regression, train.flat_inputs, outputs, unseen.flat_inputs)
         fields[name] = (found[..., 0], time.process_time() - begin)
     begin = time.process_time()
-    trunk, inputs = trunkfirst.MovingTrunk(iterations=700), trunkfirst.StandardisedInputs("log")
+    trunk, inputs = trunkfirst.MovingTrunk(iterations=400), trunkfirst.StandardisedInputs("log")
     method = trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), inputs=inputs, weights="relative")
     operator = trunkfirst.fit(train, method=method, minutes=None, intervals=False).operator
-    fields["trunkfirst, moving trunk"] = (operator.predict(unseen.inputs), time.process_time() - begin)
+    fields["trunkfirst, moving trunk"] = (operator.predict(unseen.flat_inputs), time.process_time() - begin)
     norms = np.linalg.norm(unseen.outputs, axis=1)
     errors = {n: np.linalg.norm(u - unseen.outputs, axis=1) / norms for n, (u, _) in fields.items()}
     for name, each in errors.items():
