@@ -60,9 +60,11 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
     """Paragraphs as written, defaults shown."""
 
 
-def make_run_config(preset: str, problem: str, values: dict[str, Any]) -> RunConfig:
-    """The preset of a problem with some values changed."""
-    return problem_configs(nested({"problem": problem} | values), preset=preset)[0]
+def make_run_config(
+    preset: str, problem: str, values: dict[str, Any], *, iterations: int | None = None
+) -> RunConfig:
+    """The preset of a problem with some values changed, and other `iterations` of each step that has some."""
+    return problem_configs(nested({"problem": problem} | values), preset=preset, iterations=iterations)[0]
 
 
 class Stopwatch:

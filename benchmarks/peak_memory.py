@@ -78,12 +78,12 @@ def in_child(problem: str, preset: str, iterations: int) -> dict[str, float]:
 def run_and_measure(preset: str, problem: str, iterations: int) -> dict[str, float]:
     """Megabytes before the data, of all outputs, and at the peak."""
     before = peak()
-    counts = {"iterations": iterations}
-    config = make_run_config(preset, problem, {"trunk": counts, "branch": counts})
-    data = load_run_data(config.data, config.problem)
+    config = make_run_config(preset, problem, {}, iterations=iterations)
     with tempfile.TemporaryDirectory() as folder:
-        run(config, folder, data=data)
-    return {"before": before, "data": data.data.outputs.nbytes / 1e6, "peak": peak()}
+        run(config, folder)
+    highest = peak()
+    data = load_run_data(config.data, config.problem)
+    return {"before": before, "data": data.data.outputs.nbytes / 1e6, "peak": highest}
 
 
 def peak() -> float:

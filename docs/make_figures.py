@@ -154,13 +154,23 @@ def draw_budget(good: trunkfirst.FitResult) -> Figure:
     return figure
 
 
-def draw_moving() -> Figure:
-    """An unseen sample with fixed functions and with as many that move, and those for three inputs."""
+def moving_jumps() -> tuple[trunkfirst.OperatorData, trunkfirst.OperatorData]:
+    """A jump whose place and height depend on one number: 61 samples to train, 60 between them."""
     x, a = np.linspace(0, 1, 150), np.linspace(0, 1, 121)[:, None]
     data = trunkfirst.OperatorData(a, x[:, None], np.where(x < 0.2 + 0.6 * a, 1.0 + a - x, 0.1 * x))
-    train, unseen = data.take(np.arange(0, 121, 2)), data.take(np.arange(1, 121, 2))
-    method = trunkfirst.TwoStep(trunkfirst.MovingTrunk(iterations=400), trunkfirst.Kernel(), **COMMON)
-    operator = trunkfirst.fit(train, method=method, intervals=False).operator
+    return data.take(np.arange(0, 121, 2)), data.take(np.arange(1, 121, 2))
+
+
+def fit_jumps(trunk: trunkfirst.MovingTrunk | trunkfirst.ModesTrunk) -> trunkfirst.Operator:
+    """An operator with a given trunk and a kernel."""
+    method = trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), **COMMON)
+    return trunkfirst.fit(moving_jumps()[0], method=method, intervals=False).operator
+
+
+def draw_moving(operator: trunkfirst.Operator) -> Figure:
+    """An unseen sample with fixed functions and with as many that move, and those for three inputs."""
+    train, unseen = moving_jumps()
+    x = train.points[:, 0]
     modes = np.linalg.svd(train.outputs, full_matrices=False)[2][: operator.rank]
     figure, panels = plt.subplots(1, 4, figsize=(10, 2.9), width_ratios=(1.6, 1, 1, 1))
     truth, inputs = unseen.outputs[30], unseen.flat_inputs[[10, 30, 50]]
@@ -212,6 +222,22 @@ def draw_shock_tube() -> Figure:
     left.set(title="velocity in a shock tube of unseen pressure", xlabel="x", ylim=(-0.2, None))
     left.legend(fontsize=8, loc="lower center", ncols=2)
     right.set(title="relative l2 errors of 100 unseen fields, sorted", xlabel="field")
+    return figure
+
+
+def draw_moving_errors(moving: dict[int, trunkfirst.Operator]) -> Figure:
+    """The error of unseen samples against the number of functions, fixed and moving."""
+    unseen = moving_jumps()[1]
+    widths = (1, 2, 4, 8, 16, 32, 56)
+    fixed = {width: fit_jumps(trunkfirst.ModesTrunk(width=width)) for width in widths}
+    figure, panel = plt.subplots(figsize=(5.2, 3.3))
+    for name, operators, style in (("fixed", fixed, "s-"), ("that move", moving, "o-")):
+        errors = [float(trunkfirst.evaluate(each, unseen).errors.mean()) for each in operators.values()]
+        ranks = [each.rank for each in operators.values()]
+        panel.loglog(ranks, errors, style, color=ORANGE if name == "fixed" else BLUE, label=name)
+        sys.stdout.write(f"functions {name}: {dict(zip(ranks, errors, strict=True))}\n")
+    panel.set(xlabel="number of functions", ylabel="mean relative l2 error, unseen samples")
+    panel.legend()
     return figure
 
 
@@ -348,7 +374,9 @@ def main(only: str = "") -> None:
     if only in ("", "shock-tube"):
         save(draw_shock_tube(), "shock-tube.png")
     if only in ("", "moving"):
-        save(draw_moving(), "moving.svg")
+        moving = {width: fit_jumps(trunkfirst.MovingTrunk(width=width, iterations=400)) for width in (1, 2, 4, 8)}
+        save(draw_moving(moving[4]), "moving.svg")
+        save(draw_moving_errors(moving), "moving-errors.svg")
     if only:
         return
     results = methods()

@@ -85,8 +85,10 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[[AbstractMethod, Mapping[
             for name, candidate in candidates.items():
                 board._errors.errors[name] = np.full(board._data.samples, errors.get(name, 9.0))
                 board._seconds[name], board._settings[name] = 0.0, settings_of(candidate)
+                board._modes[name] = {}
 
         monkeypatch.setattr(Leaderboard, "measure", measure)
+        monkeypatch.setattr(Leaderboard, "measure_finely", lambda _: None)
         data = split_data(on_a_grid(), DataSettings())
         choose(method, data, seed=0, clock=Clock(60.0))
         return found
@@ -119,10 +121,19 @@ def test_networks_are_tried_with_the_encoders_that_are_best_for_a_kernel(tried: 
     assert networks == ["network, principal:8", "network, principal:4"]
 
 
-def test_a_smoother_kernel_is_tried_where_lengths_are_best(tried: Any):
-    found = tried(TwoStep(), {"ARD kernel, standardise": 1.0})
-    assert found["Gaussian ARD kernel, standardise"].branch == Kernel("inf", lengths="each")
-    assert not any(name.startswith("Gaussian ARD") for name in tried(TwoStep(), {"kernel, principal:4": 1.0}))
+@pytest.mark.parametrize("kind", ["kernel", "ARD kernel", "ARD kernel x linear"])
+def test_the_best_kernel_of_a_kind_is_tried_rougher_else_smoother(tried: Any, kind: str):
+    def of_this_kind(errors: dict[str, float]) -> set[str]:
+        found = tried(TwoStep(), {f"{kind}, standardise": 1.0, **errors})
+        return {
+            name
+            for name in found
+            if name.endswith(f" {kind}, standardise") and "ARD" not in name.replace(kind, "")
+        }
+
+    rough, rougher, smooth = (f"{each} {kind}, standardise" for each in ("Matern 3/2", "Matern 1/2", "Gaussian"))
+    assert of_this_kind({}) == {rough, smooth}
+    assert of_this_kind({rough: 0.5}) == {rough, rougher}
 
 
 def test_a_network_trunk_is_tried_where_modes_are_the_limit(tried: Any, monkeypatch: pytest.MonkeyPatch):

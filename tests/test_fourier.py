@@ -251,3 +251,18 @@ def test_fit_chooses_it_where_it_pays(samples: int, is_fourier: bool):
     held = waves(50, 1)
     found = result.operator.predict(held.flat_inputs, held.points, interval=0.9)
     assert 0.7 < np.mean((found.lower <= held.outputs) & (held.outputs <= found.upper)) < 1
+
+
+def test_inputs_with_an_axis_for_each_direction_are_those_in_one_row():
+    """In `fit` and in `predict`, as in files; the grid is then known."""
+    points, fields = square(5, 8), RNG.normal(size=(12, 5, 8))
+    outputs = fields.reshape(12, -1) ** 2
+    method = TwoStep(ModesTrunk(), Kernel(), inputs=RawInputs())
+    result = trunkfirst.fit(fields, outputs, points, method=method)
+    flat = trunkfirst.fit(fields.reshape(12, -1), outputs, points, method=method)
+    assert np.array_equal(result.operator.predict(fields), flat.operator.predict(fields.reshape(12, -1)))
+    grid = find_grid(OperatorData(fields, 10 + points, outputs))
+    assert grid is not None
+    assert grid.shape == (5, 8)
+    with pytest.raises(DataError, match="expected 40 sensors on axis 1, as in training, got 30"):
+        result.operator.predict(fields[:, :, :6])

@@ -47,7 +47,7 @@ def test_diverged_run_is_named_and_left_out(tmp_path: Path):
     assert "monolithic (VAN), seed 1: not all test errors are finite" in page
     assert "independent starts (seeds): 2 of two-step (2ST). Shaded" in page
     assert ["Trunk loss (monolithic: overall loss)", "3.75e-7 ± 1.77e-7", "1.50e-5"] in rows(page)
-    assert ["monolithic (VAN)", "1", "not finite"] in [row[:3] for row in rows(page)]
+    assert any(row[:2] == ["monolithic (VAN)", "1"] and "not finite" in row for row in rows(page))
 
 
 def test_several_labels_lead_to_the_histogram_alone(tmp_path: Path):

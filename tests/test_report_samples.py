@@ -1,5 +1,6 @@
 """Single test samples in the report: error maps, worst samples, input and output; reasons where none is drawn."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,48 @@ from trunkfirst.report.pages import write_report
 
 pytestmark = pytest.mark.usefixtures("unrendered")
 
+# -- a typical and the worst sample
+
+
+@pytest.mark.parametrize(("coordinates", "drawings"), [(1, 4), (2, 6), (3, 2)])
+def test_a_report_begins_with_a_typical_and_the_worst_sample(tmp_path: Path, coordinates: int, drawings: int):
+    rng, folder = np.random.default_rng(0), write_run(tmp_path / "run")
+    points, outputs = rng.uniform(size=(9, coordinates)), rng.normal(size=(5, 9, 2))
+    data = OperatorData(np.ones((5, 1)), points, outputs, channel_names=("speed", "heat"))
+    errors = np.array([0.1, 0.5, 0.2, 0.3, 0.4])
+    by_channel = {"speed": errors / 2, "heat": errors}
+    arrays = evaluation_arrays(None, Evaluation(outputs + 1e-3, errors, errors, channel_errors=by_channel), data)
+    np.savez(folder / "evaluation.npz", **arrays)
+    names = {"coordinate_names": ["a", "b", "c"][:coordinates], "channel_names": ["speed", "heat"]}
+    domain = {"fields": {**names, "units": {"mapping": {"heat": "K"}}}}
+    (folder / "model").mkdir(exist_ok=True)
+    (folder / "model" / "model.json").write_text(json.dumps({"operator": {"fields": {"domain": domain}}}))
+    metrics = json.loads((folder / "metrics.json").read_text()) | {"problem": "mine"}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    page = write_report(folder).read_text()
+    first, _, rest = page.partition("A typical and the worst test sample")[2].partition("</figure>")
+    assert first.count("<svg") == drawings
+    assert "<table" in rest
+    assert "<table" not in page.partition("A typical and the worst")[0]
+    for words in ("Worst, error 5.0e-01", "heat (K)", ">1.00e-03<"):
+        assert words in first
+
+
 # -- error maps
 
 
-@pytest.mark.parametrize("change", [{"triangles": None}, {"triangles": np.empty((0, 3), int)}, {"points": "line"}])
-def test_no_map_without_triangles_in_the_plane(tmp_path: Path, change: dict):
+def test_no_map_outside_of_the_plane(tmp_path: Path):
     folder = write_run(tmp_path / "run")
-    points = grid()[0]
-    spoil(folder, **({"points": points[:, :1]} if "points" in change else change))
-    assert "the points have no triangles in the plane" in write_report(folder).read_text()
+    spoil(folder, points=grid()[0][:, :1])
+    assert "the points are not in the plane" in write_report(folder).read_text()
+
+
+@pytest.mark.parametrize("triangles", [None, np.empty((0, 3), int)])
+def test_points_without_triangles_have_those_of_delaunay(tmp_path: Path, triangles: np.ndarray | None):
+    folder = write_run(tmp_path / "run")
+    spoil(folder, triangles=triangles)
+    write_report(folder)
+    assert (folder / "figures" / "map-target.svg").is_file()
 
 
 def test_no_map_of_a_prediction_that_is_not_finite(tmp_path: Path):

@@ -410,3 +410,13 @@ def test_active_neurons_saturate(tmp_path: Path, early: float, holds: bool):
 
 def test_no_claims_for_other_problems():
     assert check_claims("mine", []) == []
+
+
+def test_references_of_training_samples_are_left_out_and_change_nothing(outcome: Outcome, tmp_path: Path):
+    lean = prepared().without_references()
+    assert isinstance(lean.data, OperatorData)
+    assert lean.data.reference_outputs is None
+    found = run(config_of(), tmp_path / "lean", data=lean)
+    assert has_same_bits(found.result.operator, outcome.result.operator)
+    assert found.result.evaluation is not None
+    assert found.result.evaluation.own_errors == pytest.approx(0.001 / 1.001)

@@ -18,7 +18,7 @@ from trunkfirst.candidates import (
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import AnyData, scattered_from_lists
-from trunkfirst.inputs import PowerInputs, StandardisedInputs
+from trunkfirst.inputs import AutoInputs, PowerInputs, StandardisedInputs
 from trunkfirst.leaderboard import Chosen
 from trunkfirst.progress import Silent
 from trunkfirst.records import BASELINES
@@ -239,6 +239,26 @@ def test_kernels_with_lengths_see_few_features():
     ranked = kernel_encodings(many)
     assert str(ranked[0]) == "standardise"
     assert all(str(each).startswith("principal") for each in anisotropic_encodings(many, ranked))
+
+
+def test_more_coordinates_than_the_inputs_have_are_tried_once():
+    rank6 = with_inputs(f=RNG.normal(size=(40, 6)) @ RNG.normal(size=(6, 60)))
+    assert list(map(str, kernel_encodings(rank6))) == ["standardise", "principal:4", "principal:8"]
+
+
+def test_several_functions_have_kernels_with_lengths():
+    shown = {"a=standardise,f=standardise": 3.0, "a=principal:4,f=principal:4": 1.0}
+    functions = {name: RNG.normal(size=(SAMPLES, 20)) for name in ("a", "f")}
+    data = OperatorData(functions, np.linspace(0, 1, 4)[:, None], RNG.normal(size=(SAMPLES, 4)))
+    trials = Known(lambda candidate: shown.get(str(candidate.inputs), 2.0))
+    trials.data = data
+    search(trials, branch=AutoBranch(), inputs=AutoInputs())
+    ard = {
+        str(each.inputs)
+        for each in trials.seen
+        if isinstance(each.branch, Kernel) and each.branch.lengths == "each"
+    }
+    assert "a=principal:4,f=principal:4" in ard
 
 
 def test_scattered_outputs_have_no_predictive_coordinates():

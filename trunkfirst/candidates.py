@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from .data.array_checks import evenly
 from .data.operator_data import InputFunction, OperatorData
@@ -28,6 +28,13 @@ from .regressors.base import AbstractRegressor
 from .regressors.network import JointBranch, NetworkBranch
 from .regressors.ridge import Kernel, Linear
 from .trunks import AbstractTrunk
+
+# With fewer samples than this every fold has one of them.
+_LEAVE_ONE_OUT = 10
+# From this number on a tenth that is left out is enough where nothing is measured.
+_ONE_SPLIT, _TENTH = 500, 10
+# Samples left out of which one half gives intervals at 0.9.
+_ENOUGH = 20
 
 FOLDS = 5
 # Of more samples, a random part is looked at.
@@ -340,3 +347,16 @@ def _on_grid(data: OperatorData) -> tuple[list[np.ndarray], Float[np.ndarray, "s
     axes, order = grid_order(data.points)
     outputs = data.outputs if data.is_multichannel else data.outputs[..., None]
     return axes, outputs[:, order].reshape(data.samples, *map(len, axes), -1)
+
+
+def parts_of(order: Int[np.ndarray, " rows"], *, measured: bool) -> list[Int[np.ndarray, " part"]]:
+    """Rows to leave out, a fold after the other, of rows in random order."""
+    if not measured and len(order) >= _ONE_SPLIT:
+        return [np.sort(order[: len(order) // _TENTH])]
+    folds = len(order) if len(order) < _LEAVE_ONE_OUT else FOLDS
+    return [np.sort(part) for part in np.array_split(order, folds)]
+
+
+def one_part(order: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " part"]:
+    """A fifth of the rows, more if half of it would be too few samples for intervals, but at most a third."""
+    return np.sort(order[: max(len(order) // FOLDS, min(len(order) // 3, _ENOUGH), 1)])

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .cache import cached_programs
-from .candidates import MAX_SAMPLES
+from .candidates import MAX_SAMPLES, one_part, parts_of
 from .checkpoints import is_keeping_checkpoints
 from .clock import Clock
 from .data.operator_data import OperatorData
@@ -48,7 +48,7 @@ from .search import Search
 from .sizing import samples_within, with_sizes, within_minutes
 from .stream import stream_bytes
 from .training_summary import TrainingSummary, summarise, training_domain
-from .trials import Folds, TrainedTrunk, one_part, parts_of
+from .trials import Folds, TrainedTrunk
 from .trunks import AutoTrunk, ModesTrunk, has_modes
 from .two_step import TwoStep
 

@@ -62,9 +62,9 @@ def fit(
     improve the error. The result is then fitted to all samples except the test samples.
 
     Args:
-        inputs: input functions (samples, sensors), a dictionary of several by name, or a pandas table of
-            parameters; or `OperatorData`, `ScatteredData`, `ShardedData`, an xarray Dataset, a dictionary of
-            arrays, or the path of a file.
+        inputs: input functions (samples, sensors) or, on a grid, (samples, n, m), a dictionary of several by
+            name, or a pandas table of parameters; or `OperatorData`, `ScatteredData`, `ShardedData`, an xarray
+            Dataset, a dictionary of arrays, or the path of a file.
         outputs: output functions (samples, points) or (samples, points, channels), if `inputs` is an array. An
             xarray DataArray needs no points.
         points: where the outputs are given, (points, coordinates), or (points,) for one coordinate, if `inputs` is

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from .data.operator_data import OperatorData
 from .data.read_write import read_data
@@ -111,6 +111,15 @@ class RunData:
     split_seed: int = 0
     whole: ShardedData | None = None
     """All samples that train, where they do not fit into memory: `data` and `split` then have some of them."""
+    test_reference: Float[np.ndarray, "samples points *channels"] | None = None
+    """The finer solution of the test samples, where `data` has none."""
+
+    def without_references(self) -> "RunData":
+        """The same with the finer solution of the test samples alone: training reads no other, and it is large."""
+        if not isinstance(self.data, OperatorData) or self.data.reference_outputs is None:
+            return self
+        reference = self.data.reference_outputs[self.split.test]
+        return dc.replace(self, data=dc.replace(self.data, reference_outputs=None), test_reference=reference)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -136,7 +145,12 @@ class RunData:
     @property
     def test(self) -> AnyData | None:
         """Samples for testing, if there are any."""
-        return self.data.take(self.split.test) if len(self.split.test) else None
+        if not len(self.split.test):
+            return None
+        test = self.data.take(self.split.test)
+        if self.test_reference is None or not isinstance(test, OperatorData):
+            return test
+        return dc.replace(test, reference_outputs=self.test_reference)
 
 
 def load_run_data(

@@ -51,7 +51,7 @@ from .two_step import TwoStep
 _BEST_ENCODERS, _LONGER = 2, 2.5
 # Below this error nothing that is trained by iterations does better. If the errors with and without a sample in
 # training have this ratio, what is left is noise.
-_ACCURATE, _NOISE = 1e-6, 0.7
+_ACCURATE, _NOISE, _AS_GOOD = 1e-6, 0.7, 1.03
 # A trial of a network takes at most this share of the time left, the training in the end that one.
 _TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
 _IMAGES_SHARE = 0.1
@@ -195,9 +195,10 @@ class Search:
         return isinstance(self._trials, Folds) and self._is_noise("done")
 
     def _is_noise(self, conclusion: str) -> bool:
-        """Whether a kernel does not predict the samples better that it was fitted to, which is then said."""
-        best = self._board.best()
-        if not isinstance(self._board.tried[best].branch, Kernel) or not self._measured:
+        """Whether a kernel as good as any does not predict the samples better that it was fitted to; says so."""
+        kernels = [name for name, each in self._board.tried.items() if isinstance(each.branch, Kernel)]
+        best = min(kernels, key=self._board.mean, default=None)
+        if best is None or not self._measured or self._board.mean(best) > _AS_GOOD * self._board.best_error():
             return False
         with_them = _remembered("noise", lambda: self._trials.training_error(self._board.tried[best]))
         if with_them < _NOISE * self._board.mean(best):

@@ -1,5 +1,6 @@
 """Sizes from the data and iterations from the time allowed, where a method leaves them open."""
 
+import contextlib
 import dataclasses as dc
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from .method import AbstractMethod
 from .minimisers.loop import minimise, raise_if_interrupted
 from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk, SeparateTrunks
+from .records import LogEntry
 from .regressors.fourier import FourierBranch
 from .regressors.network import AutoBranch
 from .trunks import ModesTrunk
@@ -45,6 +47,8 @@ _TRIALS, _BRANCH_FITS = 10, 6
 _MIN_TRIAL, _MIN_BRANCH = 20, 50
 # Fourier layers: passes through the samples, iterations, and modes while an iteration is timed.
 _MOST_EPOCHS, _FEWEST_FOURIER, _FEW_MODES = 100, 200, 8
+# The log of that many iterations has a line for every fifth of them; so many lines are timed.
+_LOGGED_RARELY, _MARKS = 100, 4
 
 
 # A kernel costs this many factorisations: the matrix, its solutions and predictions; that of this size is timed.
@@ -153,22 +157,38 @@ def samples_within(seconds: float) -> int:
 
 def fourier_within(branch: FourierBranch, data: AnyData, seconds: float) -> FourierBranch | None:
     """The branch with as many iterations as fit into the time; None if they are too few to learn anything."""
-    each = _journalled("Fourier", lambda: _seconds_of_fourier(branch, data))
+    each = _journalled("Fourier", lambda: seconds_of_fourier(branch, data))
     most = max(_MOST_EPOCHS * data.samples // branch.batch, _FEWEST_FOURIER)
     iterations = min(_two_digits(int(seconds / each)), most)
     return dc.replace(branch, iterations=iterations) if iterations >= _FEWEST_FOURIER else None
 
 
-def _seconds_of_fourier(branch: FourierBranch, data: AnyData) -> float:
-    """Of an iteration, for some samples and a few modes."""
+class _Timed(Exception):  # noqa: N818
+    """Enough iterations were timed."""
+
+
+def seconds_of_fourier(
+    branch: FourierBranch, data: AnyData, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Of an iteration, for some samples and a few modes.
+
+    The log, which costs as much as an iteration, is written about as rarely as in a long training.
+    """
     some = data.take(slice(0, 2 * branch.batch))
-    few = dc.replace(branch, iterations=_WARM_UP)
-    with jax.enable_x64(True):
-        method = TwoStep(ModesTrunk(width=_FEW_MODES), few, inputs=RawInputs(), weights="none")
-        fitted = method.fit(some, key=jr.key(0))
-    raise_if_interrupted(fitted.status)
-    _, first, *_, last = [entry for entry in fitted.history if entry.stage == "branch"]
-    return (last.seconds - first.seconds) / (last.iteration - first.iteration)
+    long = dc.replace(branch, iterations=_LOGGED_RARELY, symmetries=False)
+    marks: list[tuple[int, float]] = []
+
+    def on_step(step: LogEntry) -> None:
+        if step.stage == "branch":
+            marks.append((step.iteration, clock()))
+        if len(marks) == _MARKS:
+            raise _Timed
+
+    with jax.enable_x64(True), contextlib.suppress(_Timed):
+        method = TwoStep(ModesTrunk(width=_FEW_MODES), long, inputs=RawInputs(), weights="none")
+        raise_if_interrupted(method.fit(some, key=jr.key(0), on_step=on_step).status)
+    (_, _), (first, begin), *_, (last, end) = marks
+    return (end - begin) / (last - first)
 
 
 def _branch_within(branch: AutoBranch, trunk: NetworkTrunk, data: AnyData, minutes: float) -> AutoBranch:

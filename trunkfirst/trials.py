@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from .candidates import FOLDS, Candidate
+from .candidates import Candidate
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
 from .device_arrays import seed_key
@@ -29,34 +29,15 @@ from .regressors.base import AbstractRegressor, values_in_blocks
 from .trunks import ModesTrunk
 from .two_step import TwoStep
 
-# With fewer samples than this every fold has one of them.
-_LEAVE_ONE_OUT = 10
-# From this number on a tenth that is left out is enough where nothing is measured.
-_ONE_SPLIT, _TENTH = 500, 10
-# Samples left out of which one half gives intervals at 0.9.
-_ENOUGH = 20
 # What the modes that a network learns may leave out in a comparison.
 _NETWORK_MODES = 1e-6
 # Fewer modes, which leave out noise of the outputs, must be this much better; their numbers grow by this factor.
 _FEWER_MODES, _LADDER = 0.99, 1.25
-# Modes that are left out because they are not needed may add this; with all samples they may be needed more.
-_ENOUGH_MODES = 1.001
+# Modes that are not needed may add this to an error; with more samples they may be needed more.
+_ENOUGH_MODES = 1.005
 
 Rows = Int[np.ndarray, " rows"]
 Coordinates = Float[np.ndarray, "samples channels rank"]
-
-
-def parts_of(order: Rows, *, measured: bool) -> list[Rows]:
-    """Rows to leave out, a fold after the other, of rows in random order."""
-    if not measured and len(order) >= _ONE_SPLIT:
-        return [np.sort(order[: len(order) // _TENTH])]
-    folds = len(order) if len(order) < _LEAVE_ONE_OUT else FOLDS
-    return [np.sort(part) for part in np.array_split(order, folds)]
-
-
-def one_part(order: Rows) -> Rows:
-    """A fifth of the rows, more if half of it would be too few samples for intervals, but at most a third."""
-    return np.sort(order[: max(len(order) // FOLDS, min(len(order) // 3, _ENOUGH), 1)])
 
 
 class Folds:
@@ -99,9 +80,11 @@ class Folds:
         best = {_best_column(errors[rows]) for rows in others}
         means = np.nan_to_num(np.nanmean(errors, axis=0), nan=np.inf)
         better = {counts[column] or 0: float(means[column]) for column in sorted(best - {0}, reverse=True)}
+        # One after the other, because a mean may be decided by the few worst samples.
+        growth = np.nanmean(errors / np.maximum(errors[:, :1], np.finfo(float).tiny), axis=0)
         most = self._coordinates.values.shape[2]
-        enough = [n or most for n, mean in zip(counts, means, strict=True) if mean <= _ENOUGH_MODES * means[0]]
-        return _ByCount(better, enough[-1] if np.isfinite(means[0]) else most)
+        enough = [count or most for count, g in zip(counts, growth, strict=True) if g <= _ENOUGH_MODES]
+        return _ByCount(better, enough[-1] if enough else most)
 
     def better_modes(self, candidate: Candidate) -> dict[int, float]:
         """Numbers of modes with which a candidate was better than with all, but for one part each; the errors."""

@@ -206,9 +206,7 @@ def fit(
     from ..settings import put
 
     if file is not None and data is not None:
-        raise UsageError(
-            f"two data files, {file} and --data {data}; give one of them, or --from DIR to add samples"
-        )
+        raise UsageError(f"two data files, {file} and --data {data}; give one, or --from DIR to add samples")
     if cross_validate and earlier is not None:
         raise UsageError("--cross-validate is for the samples of one file; leave out --from")
     is_leader = _join_processes()
@@ -226,15 +224,12 @@ def fit(
     if earlier is not None:
         verify_run(earlier)
     with TerminalReporter(quiet=quiet or json or not is_leader) as reporter:
-        found = None
-        if earlier is None:
-            config = make_config(values)
-            if cross_validate:
-                outcome, found = run_cross_validated(config, out, reporter=reporter)
-            else:
-                outcome = run_config(config, out, reporter=reporter)
+        if earlier is not None:
+            outcome, found = fit_more(values, out, earlier, reporter=reporter), None
+        elif cross_validate:
+            outcome, found = run_cross_validated(make_config(values), out, reporter=reporter)
         else:
-            outcome = fit_more(values, out, earlier, reporter=reporter)
+            outcome, found = run_config(make_config(values), out, reporter=reporter), None
     if not is_leader:
         return 0
     code = _show_run(outcome, json, quiet)

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses as dc
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -29,8 +30,9 @@ from .data_display import Panel, html_table, plot_panels, range_in_words
 class InputFunction:
     """The values of one input function at fixed sensors, for all samples.
 
-    `values` is (samples, sensors). Optional: the coordinates `sensors` (sensors, coordinates), the quadrature
-    weights `sensor_weights` (sensors), and the `grid_shape`, whose product is the number of sensors.
+    `values` is (samples, sensors), or (samples, n, m) on a grid. Optional: the coordinates `sensors` (sensors,
+    coordinates), the quadrature weights `sensor_weights` (sensors), and the `grid_shape`, whose product is the
+    number of sensors.
     """
 
     values: Float[np.ndarray, "samples sensors"]
@@ -60,9 +62,13 @@ class InputFunction:
 
     def checked(self, name: str) -> "InputFunction":
         """Return the same function with its arrays checked; messages call it `name`."""
-        values = real_array(name, self.values, ("samples", "sensors"))
+        values, shape = any_array(name, self.values), self.grid_shape
+        if values.ndim > 2:
+            shape = values.shape[1:] if shape is None else shape
+            values = values.reshape(len(values), math.prod(values.shape[1:]))
+        values = real_array(name, values, ("samples", "sensors"))
         count = values.shape[1]
-        sensors, weights, shape = self.sensors, self.sensor_weights, self.grid_shape
+        sensors, weights = self.sensors, self.sensor_weights
         if sensors is not None:
             sensors = real_array(f"{name}.sensors", sensors, ("sensors", "coordinates"))
             hint = "; looks transposed; use .T" if sensors.shape[1] == count else ""

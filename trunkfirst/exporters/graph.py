@@ -7,7 +7,6 @@ Operations have the names, arguments and broadcasting of NumPy: elementwise func
 
 import base64
 import dataclasses as dc
-import importlib
 import importlib.metadata
 import json
 import textwrap

@@ -16,7 +16,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..encoders import AnyArray
+from ..device_arrays import AnyArray, normal, split_key, to_device
 from ..memory import check_network
 
 # More samples than this are computed in batches; an export has fewer.
@@ -166,16 +166,40 @@ class GridSymmetries(eqx.Module):
     """Which value of the fields of a channel each one is after g^-1."""
     output_signs: Float[Array, "maps channels"]
 
+    def some(self, most: int) -> "GridSymmetries":
+        """At most so many of the maps, evenly spaced, the first included."""
+        return self._at(np.unique(np.linspace(0, len(self.input_signs) - 1, most).astype(int)))
+
+    def drawn(self, key: PRNGKeyArray, samples: int) -> "GridSymmetries":
+        """A random map for every sample."""
+        return self._at(jr.randint(key, (samples,), 0, len(self.input_signs)))
+
+    def _at(self, maps: AnyArray) -> "GridSymmetries":
+        return jax.tree.map(lambda leaf: leaf[maps], self)
+
+    def each(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples inputs"]:
+        """g f of every sample with a map of its own."""
+        return jnp.take_along_axis(x, self.inputs, axis=1) * self.input_signs.astype(x.dtype)[:, None]
+
+    def each_back(
+        self, fields: Float[Array, "samples channels values"]
+    ) -> Float[Array, "samples channels values"]:
+        """g^-1 F of every sample."""
+        found = jnp.take_along_axis(fields, self.values[:, None], axis=2)
+        return found * self.output_signs.astype(fields.dtype)[:, :, None]
+
     def mean(
         self, fields: Callable[[Array], Float[Array, "images channels values"]], x: Float[Array, "samples inputs"]
     ) -> Float[Array, "samples channels values"]:
-        """Of the fields of all images, each brought back."""
+        """Of the fields of all images, each brought back; exports know no loop over maps."""
 
-        def back(k: int) -> Float[Array, "samples channels values"]:
-            found = jnp.transpose(fields(x.T[self.inputs[k]].T * self.input_signs[k]), (2, 0, 1))[self.values[k]]
-            return jnp.transpose(found * self.output_signs[k].astype(found.dtype)[None, None], (1, 2, 0))
+        def back(k: int) -> Float[Array, "values samples channels"]:
+            images = x.T[self.inputs[k]].T * self.input_signs[k].astype(x.dtype)
+            found = jnp.transpose(fields(images), (2, 0, 1))[self.values[k]]
+            return found * self.output_signs[k].astype(found.dtype)[None, None]
 
-        return ft.reduce(jnp.add, map(back, range(len(self.input_signs)))) / len(self.input_signs)
+        count = len(self.input_signs)
+        return jnp.transpose(ft.reduce(jnp.add, map(back, range(count))) / count, (1, 2, 0))
 
 
 class GridBranch(eqx.Module):
@@ -212,8 +236,16 @@ class GridBranch(eqx.Module):
 
     def _together(self, x: Float[AnyArray, "samples inputs"]) -> Float[Array, "samples coefficients"]:
         x = jnp.asarray(x)
-        fields = self._fields(x) if self.symmetries is None else self.symmetries.mean(self._fields, x)
-        coefficients = (fields @ self.projection).reshape(len(x), -1)
+        return self._of(self._fields(x) if self.symmetries is None else self.symmetries.mean(self._fields, x))
+
+    def after(
+        self, x: Float[Array, "samples inputs"], maps: GridSymmetries | None
+    ) -> Float[Array, "samples coefficients"]:
+        """g^-1 c(g f) of every sample with its own of the `maps`, as it is trained."""
+        return self._of(self._fields(x) if maps is None else maps.each_back(self._fields(maps.each(x))))
+
+    def _of(self, fields: Float[Array, "samples channels values"]) -> Float[Array, "samples coefficients"]:
+        coefficients = (fields @ self.projection).reshape(len(fields), -1)
         return self.offset[None] + self.scale * coefficients.astype(self.offset.dtype)
 
     def _fields(self, x: Float[Array, "samples inputs"]) -> Float[Array, "samples channels values"]:
@@ -239,15 +271,15 @@ def make_fourier_network(
     kept = tuple(min(modes, (n - 1) // 2) for n in shape)
     waves = math.prod(2 * m + 1 for m in kept[:-1]) * (kept[-1] + 1)
     check_network((channels, 2 * waves * layers * channels), 1, bytes_per_number=dtype.itemsize)
-    keys = iter(jr.split(key, 2 * layers + 4))
+    keys = iter(split_key(key, 2 * layers + 4))
 
     def pointwise(n_in: int, n_out: int) -> Pointwise:
-        W = jr.normal(next(keys), (n_out, n_in), dtype) / jnp.asarray(math.sqrt(n_in), dtype)
-        return Pointwise(W, jnp.zeros(n_out, dtype))
+        W = normal(next(keys), (n_out, n_in), dtype) / math.sqrt(n_in)
+        return Pointwise(to_device(W, dtype), to_device(np.zeros(n_out), dtype))
 
     def spectral() -> SpectralLayer:
-        W = jr.normal(next(keys), (2, waves, channels, channels), dtype)
-        return SpectralLayer(W / jnp.asarray(channels, dtype), pointwise(channels, channels))
+        W = normal(next(keys), (2, waves, channels, channels), dtype) / channels
+        return SpectralLayer(to_device(W, dtype), pointwise(channels, channels))
 
     inputs = functions + sum(not periodic for periodic in is_periodic)
     lift = (pointwise(inputs, 2 * channels), pointwise(2 * channels, channels))

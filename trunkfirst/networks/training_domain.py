@@ -3,6 +3,7 @@
 import dataclasses as dc
 import functools as ft
 import hashlib
+import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -293,6 +294,8 @@ def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | No
         raise DataError(f"{name}: cannot be made an array: {error}") from error
     if array.dtype.kind in "OSUMmc":
         raise DataError(f"{name}: expected real numbers, got values of type {array.dtype}")
+    if axes[1] == "sensors" and array.ndim > 2:  # on a grid
+        array = array.reshape(len(array), math.prod(array.shape[1:]))
     if array.ndim != 2:
         hint = "; one row is x[None], one column x[:, None]" if array.ndim == 1 else ""
         raise DataError(f"{name}: expected 2 axes ({', '.join(axes)}), got shape {array.shape}{hint}")

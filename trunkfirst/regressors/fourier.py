@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..data.array_checks import evenly
+from ..device_arrays import to_device
 from ..errors import DataError
 from ..minimisers.adam import OneCycle, draw
 from ..minimisers.loop import AbstractObjective, Minimised, Parameters, minimise
@@ -26,6 +27,8 @@ from .symmetries import Symmetry, find_symmetries, periodic_axes
 _PRECISION = np.dtype(np.float32)
 # Fields of each output channel where the last layer is trained, and samples that the log evaluates.
 _FREE_FIELDS, _LOGGED = 4, 32
+# Samples for the loss of the result.
+_EVALUATED = 128
 _TINY = 1e-12
 # Grids of this many cells along every axis are seen in patches.
 _LARGE = 24
@@ -67,15 +70,16 @@ class FourierBranch(AbstractRegressor):
 
     def learn(self, task: Task) -> Regression:
         start, run = jr.split(task.key)
-        images = Images.of(task) if self.symmetries else None
-        branch, is_free = self._start(task, images, key=start)
+        grid, maps = _grid_of(task), self._maps(task)
+        branch, is_free = self._start(task, grid, maps, key=start)
+        symmetries = None if is_free or len(maps) < 2 else self._symmetries(maps, grid, len(branch.projection))
         parameters, fixed = eqx.partition(branch, _trained_parts(branch, is_free))
         penalty = self.penalty if is_free else 0.0
-        result = self._minimise(GridLoss.of(task, fixed, images, penalty, self.batch), parameters, run, task)
+        result = self._minimise(GridLoss.of(task, fixed, symmetries, penalty, self.batch), parameters, run, task)
         branch = eqx.combine(result.parameters, fixed)
-        if images is not None:
-            branch = self._averaged(branch, images, _grid_of(task))
         loss = _mean_square(branch, np.asarray(task.inputs), np.asarray(task.targets))
+        if symmetries is not None:
+            branch = dc.replace(branch, symmetries=symmetries.some(_AVERAGED))
         seconds = time.perf_counter() - task.begin
         return Regression(branch, loss, result.status, result.iterations, seconds, result.history)
 
@@ -91,21 +95,38 @@ class FourierBranch(AbstractRegressor):
             on_step=task.on_step,
         )
 
-    def _averaged(self, branch: GridBranch, images: "Images", grid: InputGrid) -> GridBranch:
-        symmetries = images.averaged(self._patch(grid), grid.shape, len(branch.projection))
-        return eqx.tree_at(lambda b: b.symmetries, branch, symmetries, is_leaf=lambda leaf: leaf is None)
+    def _maps(self, task: Task) -> list[Symmetry]:
+        """The symmetries that the samples show, the identity first; none where they are not looked for."""
+        if not self.symmetries or (basis := task.layout.basis) is None:
+            return []
+        return find_symmetries(np.asarray(task.inputs), np.asarray(task.targets), _grid_of(task), basis)
+
+    def _symmetries(self, maps: Sequence[Symmetry], grid: InputGrid, values: int) -> GridSymmetries:
+        """What the maps make of inputs, and of fields on the grid in patches."""
+        inputs = int(grid.places.max()) + 1
+        order = patches(grid.shape, self._patch(grid)).ravel()
+        place = np.argsort(order)
+        back = np.stack([place[np.argsort(g.cells)[order]] for g in maps])
+        fields = np.arange(values // len(order))[:, None] * len(order)
+        return GridSymmetries(
+            to_device([g.input_places(grid, inputs) for g in maps], np.int32),
+            to_device([g.input_sign for g in maps], _PRECISION),
+            to_device((fields + back[:, None]).reshape(len(maps), -1), np.int32),
+            to_device([g.output_signs for g in maps], _PRECISION),
+        )
 
     def _patch(self, grid: InputGrid) -> int:
         """2 on large grids: four times as fast on a plane, and as accurate."""
         is_large = min(grid.shape) >= _LARGE and not any(n % 2 for n in grid.shape)
         return self.patch or (2 if is_large else 1)
 
-    def _start(self, task: Task, images: "Images | None", *, key: PRNGKeyArray) -> tuple[GridBranch, bool]:
+    def _start(
+        self, task: Task, grid: InputGrid, maps: Sequence[Symmetry], *, key: PRNGKeyArray
+    ) -> tuple[GridBranch, bool]:
         """The branch before training, and whether its last layer is to be trained."""
-        grid, basis, coefficients = _grid_of(task), task.layout.basis, task.targets.shape[1]
-        is_periodic = grid.is_periodic(basis.periods if basis else None)
-        if images is not None:
-            is_periodic = list(map(max, is_periodic, periodic_axes(images.maps, grid.shape)))
+        basis, coefficients = task.layout.basis, task.targets.shape[1]
+        shifted = periodic_axes(maps, grid.shape)
+        is_periodic = list(map(max, grid.is_periodic(basis.periods if basis else None), shifted))
         M = None if basis is None else projection(grid, basis)
         grid, M = patched(grid, M, self._patch(grid))
         first, last = jr.split(key)
@@ -126,7 +147,8 @@ class FourierBranch(AbstractRegressor):
             key=first,
         )
         offset = np.asarray(task.targets).mean(axis=0)
-        offset = offset if images is None else images.mean(offset)
+        if basis is not None and maps:
+            offset = np.mean([g.of_targets(offset[None], basis)[0] for g in maps], axis=0)
         return _with_scales(network, M, grid, task, offset), is_free
 
 
@@ -139,71 +161,15 @@ def _with_scales(
     scale = np.sqrt(np.mean(np.sum((Y - offset).reshape(-1, M.shape[1]) ** 2, axis=1)))
     return GridBranch(
         network,
-        jnp.asarray(M, _PRECISION),
-        mean=jnp.asarray([X[:, cells].mean() for cells in grid.places], dtype),
-        deviation=jnp.asarray(np.where(deviations > 0, deviations, 1.0), dtype),
-        offset=jnp.asarray(offset, dtype),
-        scale=jnp.asarray(scale or 1.0, dtype),
-        places=jnp.asarray(grid.places, jnp.int32),
+        to_device(M, _PRECISION),
+        mean=to_device([X[:, cells].mean() for cells in grid.places], dtype),
+        deviation=to_device(np.where(deviations > 0, deviations, 1.0), dtype),
+        offset=to_device(offset, dtype),
+        scale=to_device(scale or 1.0, dtype),
+        places=to_device(grid.places, np.int32),
         shape=grid.shape,
         inputs=X.shape[1],
     )
-
-
-class Images(eqx.Module):
-    """What the symmetries of an operator make of inputs and of coefficients."""
-
-    inputs: Int[Array, "maps inputs"]
-    input_signs: Float[Array, " maps"]
-    matrices: Float[Array, "maps rank rank"]
-    output_signs: Float[Array, "maps channels"]
-    maps: tuple[Symmetry, ...] = eqx.field(static=True)
-
-    @classmethod
-    def of(cls, task: Task) -> "Images | None":
-        """Of the symmetries that the samples show; None if there are none."""
-        grid, basis, dtype = _grid_of(task), task.layout.basis, task.targets.dtype
-        if basis is None:
-            return None
-        maps = find_symmetries(np.asarray(task.inputs), np.asarray(task.targets), grid, basis)
-        if len(maps) == 1:
-            return None
-        return cls(
-            jnp.asarray(np.stack([g.input_places(grid, task.inputs.shape[1]) for g in maps]), jnp.int32),
-            jnp.asarray([g.input_sign for g in maps], dtype),
-            jnp.asarray(np.stack([g.matrix(basis) for g in maps]), _PRECISION),
-            jnp.asarray([g.output_signs for g in maps], dtype),
-            tuple(maps),
-        )
-
-    def drawn(self, key: PRNGKeyArray, X: Array, Y: Array) -> tuple[Array, Array]:
-        """Inputs and coefficients after a random map."""
-        k = jr.randint(key, (), 0, len(self.maps))
-        return X[:, self.inputs[k]] * self.input_signs[k], self._of_coefficients(k, Y)
-
-    def _of_coefficients(self, k: Array | int, Y: Array) -> Array:
-        signs = self.output_signs[k]
-        each = Y.reshape(len(Y), len(signs), -1) @ self.matrices[k].astype(Y.dtype)
-        return (each * signs[None, :, None]).reshape(Y.shape)
-
-    def mean(self, coefficients: Float[np.ndarray, " coefficients"]) -> Float[np.ndarray, " coefficients"]:
-        """Of the coefficients after all maps."""
-        Y = jnp.asarray(coefficients)[None]
-        return np.mean([np.asarray(self._of_coefficients(k, Y))[0] for k in range(len(self.maps))], axis=0)
-
-    def averaged(self, patch: int, shape: Sequence[int], values: int) -> GridSymmetries:
-        """The maps over which predictions are averaged, for fields on a grid in patches."""
-        some = np.unique(np.linspace(0, len(self.maps) - 1, _AVERAGED).astype(int))
-        order = patches(shape, patch).ravel()
-        place = np.argsort(order)
-        back = np.stack([place[np.argsort(self.maps[k].cells)[order]] for k in some])
-        fields = np.arange(values // len(order))[:, None] * len(order)
-        return GridSymmetries(
-            self.inputs[some],
-            self.input_signs[some],
-            jnp.asarray((fields + back[:, None]).reshape(len(some), -1), jnp.int32),
-            self.output_signs[some],
-        )
 
 
 class GridLoss(AbstractObjective):
@@ -214,7 +180,7 @@ class GridLoss(AbstractObjective):
     """
 
     fixed: GridBranch
-    images: Images | None
+    symmetries: GridSymmetries | None
     inputs: Float[Array, "samples inputs"]
     targets: Float[Array, "samples coefficients"]
     weights: Float[Array, " samples"]
@@ -224,30 +190,32 @@ class GridLoss(AbstractObjective):
     batch: int = eqx.field(static=True)
 
     @classmethod
-    def of(cls, task: Task, fixed: GridBranch, images: Images | None, penalty: float, batch: int) -> "GridLoss":
+    def of(
+        cls, task: Task, fixed: GridBranch, symmetries: GridSymmetries | None, penalty: float, batch: int
+    ) -> "GridLoss":
         X, Y, weights = task.to_device()
-        w = jnp.ones(len(X), Y.dtype) if weights is None else weights / jnp.mean(weights)
-        logged = jnp.asarray(evenly(len(X), _LOGGED))
-        return cls(fixed, images, X, Y, w, logged, jnp.asarray(penalty, Y.dtype), min(batch, len(X)))
+        w = np.ones(len(X)) if weights is None else np.asarray(weights) / np.mean(weights)
+        logged = to_device(evenly(len(X), _LOGGED))
+        return cls(
+            fixed, symmetries, X, Y, to_device(w, Y.dtype), logged, to_device(penalty, Y.dtype), min(batch, len(X))
+        )
 
     @property
     def is_stochastic(self) -> bool:
         return True
 
     def value(self, parameters: Parameters) -> Float[Array, ""]:
-        return self._on(self.inputs[self.logged], self.targets[self.logged], self.weights[self.logged], parameters)
+        return self._on(self.logged, None, parameters)
 
     def value_and_grad(self, parameters: Parameters, *, key: PRNGKeyArray) -> tuple[Float[Array, ""], Parameters]:
         rows = draw(key, len(self.inputs), self.batch)
-        X, Y = self.inputs[rows], self.targets[rows]
-        if self.images is not None:
-            X, Y = self.images.drawn(jr.fold_in(key, 1), X, Y)
-        return eqx.filter_value_and_grad(lambda p: self._on(X, Y, self.weights[rows], p))(parameters)
+        maps = None if self.symmetries is None else self.symmetries.drawn(jr.fold_in(key, 1), self.batch)
+        return eqx.filter_value_and_grad(lambda p: self._on(rows, maps, p))(parameters)
 
-    def _on(self, X: Array, Y: Array, weights: Array, parameters: Parameters) -> Float[Array, ""]:
+    def _on(self, rows: Array, maps: GridSymmetries | None, parameters: Parameters) -> Float[Array, ""]:
         branch: GridBranch = eqx.combine(parameters, self.fixed)
-        missed = (branch(X) - Y) / branch.scale
-        squares = weights * jnp.sum(missed**2, axis=1)
+        missed = (branch.after(self.inputs[rows], maps) - self.targets[rows]) / branch.scale
+        squares = self.weights[rows] * jnp.sum(missed**2, axis=1)
         penalty = self.penalty * jnp.mean(branch.projection**2).astype(squares.dtype) * len(branch.projection)
         return jnp.mean(jnp.sqrt(squares + _TINY)) ** 2 + penalty
 
@@ -275,8 +243,7 @@ def _trained_parts(branch: GridBranch, is_free: bool) -> GridBranch:
 
 
 def _mean_square(branch: GridBranch, inputs: np.ndarray, targets: np.ndarray) -> float:
-    """In blocks: all samples at once would not fit into memory."""
+    """Of some samples, before the mean over symmetries, in blocks: all at once would not fit into memory."""
     call = eqx.filter_jit(GridBranch.__call__)
-    rows = [slice(begin, begin + _LOGGED) for begin in range(0, len(inputs), _LOGGED)]
-    squares = [np.sum((np.asarray(call(branch, inputs[r])) - targets[r]) ** 2) for r in rows]
-    return float(np.sum(squares)) / targets.size
+    rows = np.array_split(some := evenly(len(inputs), _EVALUATED), max(len(some) // _LOGGED, 1))
+    return float(np.mean([np.mean((np.asarray(call(branch, inputs[r])) - targets[r]) ** 2) for r in rows]))

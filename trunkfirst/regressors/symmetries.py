@@ -26,6 +26,8 @@ _MOST_NUMBERS = 2**25
 _FITTED, _PREDICTED, _FEWEST = 800, 200, 60
 # The square of a mean difference, in units of what chance gives, above which a map is no symmetry.
 _CHANCE = 8.0
+# Leading coefficients of the outputs whose means are compared.
+_COMPARED = 64
 # How much larger the errors after a map may be, and the error of a kernel above which it says nothing.
 _LARGER, _MOST_ERROR = 1.1, 0.5
 
@@ -204,8 +206,12 @@ class _Samples:
 
     def agree_with(self, g: Symmetry) -> bool:
         """Whether the means of inputs and outputs are those after the map, but for chance."""
-        pairs = ((self._X, g.of_inputs(self._X, self._grid)), (self._Y, g.of_targets(self._Y, self._basis)))
-        return all(_is_chance(before - after) for before, after in pairs)
+        if not _is_chance(self._X - g.of_inputs(self._X, self._grid)):
+            return False
+        basis, samples = self._basis, len(self._Y)
+        each = self._Y.reshape(samples, -1, basis.dual.shape[1])
+        after = each @ (basis.values[g.points].T @ basis.dual[:, :_COMPARED]) * np.array(g.output_signs)[:, None]
+        return _is_chance((each[:, :, :_COMPARED] - after).reshape(samples, -1))
 
     def confirmed(self, options: Sequence[Symmetry]) -> list[Symmetry]:
         """Those after which a kernel, fitted to other samples, predicts as well as without them."""

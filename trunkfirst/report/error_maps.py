@@ -92,7 +92,8 @@ def _draw_map(mesh: Mesh, values: Field, *, name: str, title: str, quantity: str
     x, y = mesh.points.T
     colours = axes.tripcolor(x, y, shown, triangles=mesh.triangles, **look)
     axes.grid(visible=False)
-    axes.set(aspect="equal", title=plain(title))
+    width, height = np.ptp(mesh.points, axis=0)
+    axes.set(aspect="equal" if 2 / 3 < width / height < 3 / 2 else "auto", title=plain(title))
     axes.set(xlabel=plain(mesh.coordinates[0]), ylabel=plain(mesh.coordinates[1]))
     bar = figure.colorbar(colours, cax=axes.inset_axes((1.06, 0, 0.07, 1)), label=plain(quantity))
     bar.solids.set_rasterized(True)  # pyright: ignore[reportOptionalMemberAccess]
@@ -192,7 +193,8 @@ def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
         f"median size, and the one with the largest relative error{channel}. The largest absolute error here is "
         f"{largest:.2e}."
     )
-    return Panel(title, caption, tuple(image for row in rows for image in row), rows=len(rows))
+    images = tuple(image for row in rows for image in row)
+    return Panel(title, caption, images, rows=len(rows) if len(images) > len(rows) else None)
 
 
 def _place(evaluation: EvaluationRecord, sample: SampleField, is_worst: bool) -> tuple[str, str]:
@@ -231,24 +233,25 @@ def _draw_three_maps(
     mesh = _mesh_of(sample.points, evaluation.triangles, wording)
     error = np.abs(sample.prediction - sample.target)
     field: Look = {"quantity": wording.channel(sample.channel), "scale": sample.target}
+    unit = field["quantity"].partition(" (")[2].rstrip(")") or wording.unit
     return [
         _draw_field(mesh, sample.target, name=name, title=f"{title.split(',')[0]}: target", **field),
         _draw_field(mesh, sample.prediction, name=f"{name}-prediction", title="Prediction", **field),
-        _draw_error(mesh, error, float(error.max()), name=f"{name}-error", title=title, unit=wording.unit),
+        _draw_error(mesh, error, float(error.max()), name=f"{name}-error", title=title, unit=unit),
     ]
 
 
 def _draw_agreement(
     evaluation: EvaluationRecord, sample: SampleField, is_worst: bool, wording: Wording
 ) -> list[Image]:
-    """Points of three coordinates or more: predictions against targets."""
+    """Points of three coordinates or more: errors against targets."""
     name, title = _place(evaluation, sample, is_worst)
-    figure, axes = new_figure(4.2, 3.4)
-    ends = [float(sample.target.min()), float(sample.target.max())]
-    axes.plot(ends, ends, color=GREY, linewidth=1)
-    axes.plot(sample.target, sample.prediction, ".", color=BLUE, markersize=3, rasterized=True)
-    axes.set(title=plain(title), xlabel=plain(f"target: {wording.channel(sample.channel)}"), ylabel="prediction")
-    return [to_image(figure, name, f"{title}: predictions against targets at all points, near the diagonal.")]
+    figure, axes = new_figure(4.6, 3.4)
+    axes.plot(sample.target, sample.prediction - sample.target, ".", color=BLUE, markersize=3, rasterized=True)
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.set(title=plain(title), xlabel=plain(f"target: {wording.channel(sample.channel)}"))
+    axes.set(ylabel="prediction - target")
+    return [to_image(figure, name, f"{title}: prediction minus target at all points, against the target.")]
 
 
 # -- the worst samples

@@ -105,6 +105,7 @@ _PAPER = (
     "two-step method 2ST, the same without orthonormalisation 2STw/oQR, and the usual training of everything at "
     "once VAN."
 )
+_UNTESTED = "No samples were held back for testing, so there are no pictures of unseen samples."
 # Every name that a drawing of a report can have.
 _NAMES = (
     *("geometry", "pair-input", "pair-output", "map-target", "map-error-*", "typical", "typical-*"),
@@ -156,14 +157,16 @@ def _sections(experiment: Experiment, wording: Wording, data: OperatorData | Non
     paper = paper_tables(experiment)
     runs = runs_table(experiment) if len(experiment.runs) > 1 else None
     training = (draw_trunk_losses(experiment, wording), draw_branch_losses(experiment), draw_anls(experiment))
-    errors = (
+    errors: tuple[Item | None, ...] = (
         draw_cost(experiment),
         draw_errors(experiment, wording),
         draw_mean_errors(experiment, wording),
         draw_histogram(experiment),
     )
-    is_comparison = len(experiment.methods) > 1
-    first = (draw_error_maps if is_comparison else draw_fields)(experiment, wording)
+    if all(run.number("samples", "test") == 0 for run in experiment.runs):
+        errors = (_UNTESTED,)
+    fields = draw_fields(experiment, wording) if len(experiment.methods) == 1 else None
+    first = fields or draw_error_maps(experiment, wording)
     left_out = (first,) if isinstance(first, Omission) else ()
     return (
         section("fields", "Predictions", () if left_out else (first,)),

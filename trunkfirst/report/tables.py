@@ -14,7 +14,6 @@ from .run_files import Experiment, Run
 MISSING = "\u2013"  # an en dash
 NO_TRUNK = "no trunk, Matern kernel ridge"
 LIMITED_BY_NETWORK = "limited by the network"
-# Simple methods on the samples left out, by their kind in metrics.json.
 
 Path = tuple[str, ...]
 TEST: Path = ("test", "mean_relative_l2")
@@ -213,7 +212,6 @@ def _shown(experiment: Experiment) -> list[tuple[str, Path]]:
 
 
 def _is_closed_form(experiment: Experiment, path: Path) -> bool:
-    """Whether these are the iterations of what every run solved at once."""
     return path[-1] == "iterations" and all((_number(run, path) or 0) <= 1 for run in experiment.runs)
 
 
@@ -283,12 +281,15 @@ _BRANCHES = {
     "convolution": "convolutional network",
     "active-neurons": "active-neuron least squares",
     "fourier": "Fourier layers on the grid of the input",
-    "kernel": "kernel regression",
-    "ARD kernel": "kernel regression with a length for each input",
-    "ARD kernel x linear": "kernel regression with a length for each input and a linear factor",
-    "Gaussian ARD kernel": "Gaussian kernel regression with a length for each input",
-    "Gaussian ARD kernel x linear": "Gaussian kernel regression with a length for each input and a linear factor",
     "linear": "linear regression",
+} | {
+    f"{smoothness}{kernel}": f"{smoothness}{words}"
+    for smoothness in ("", "Gaussian ", "Matern 3/2 ", "Matern 1/2 ")
+    for kernel, words in {
+        "kernel": "kernel regression",
+        "ARD kernel": "kernel regression with a length for each input",
+        "ARD kernel x linear": "kernel regression with a length for each input and a linear factor",
+    }.items()
 }
 _WEIGHTS = {"relative": "samples weighted by relative error", "none": "samples weighted equally"}
 _NEARLY = 1.25  # a simpler candidate is preferred where its error is at most about this multiple of the smallest

@@ -64,7 +64,7 @@ def compare(
         use_devices(first.devices),
         run_directory(folder, request, interval=first.checkpoint_seconds, resumes=resumes) as place,
     ):
-        data = load_run_data(first.data, first.problem, reporter=reporter)
+        data = load_run_data(first.data, first.problem, reporter=reporter).without_references()
         chosen = choose(
             first.method,
             data,
@@ -153,7 +153,7 @@ def carry_out(part: Part) -> dict[str, Outcome]:
         sigterm_raises(),
         keep_checkpoints(checkpoints, interval=first.checkpoint_seconds),
     ):
-        data = load_run_data(first.data, first.problem, workers=1)
+        data = load_run_data(first.data, first.problem, workers=1).without_references()
         outcomes = _run_part(part, data, Silent())
     return {name: _to_send(outcome) for name, outcome in outcomes.items()}
 

@@ -71,7 +71,7 @@ def run(
         run_directory(folder, request, interval=config.checkpoint_seconds, resumes=resumes) as place,
     ):
         start = time.perf_counter()
-        data = data or load_run_data(config.data, config.problem, reporter=reporter)
+        data = (data or load_run_data(config.data, config.problem, reporter=reporter)).without_references()
         if save_data is not None and not (place / "data.npz").exists():
             write_data(save_data, place / "data.npz")
         check_same_data(data.whole or data.data)

@@ -30,12 +30,7 @@ from ..files.text_files import read_json, write_json, write_text
 from ..progress import Reporter, Silent
 from ..run_data import load_run_data
 from ..settings import setting_text
-from .config import (
-    Grid,
-    config_values,
-    make_config,
-    nested,
-)
+from .config import Grid, config_values, make_config, nested
 from .directory import environment, is_finished, run_directory
 from .run import run
 
@@ -44,9 +39,6 @@ _NUMBERS = ("validation", "test", "trunk_loss", "seconds")
 
 Status = Literal["finished", "interrupted", "diverged", "failed"]
 Values = dict[str, Any]
-
-# -- the grid
-
 
 # -- results
 
