@@ -3,8 +3,8 @@
 ONE draws some of them: `shock-tube` that of the README, whose errors it prints, `domains` those of problems.md,
 and `moving` that of moving.md.
 
-The example of method.md is a front at a: the operator maps the number a to the curve
-u(x) = 1 / (1 + exp(-(x - a) / 0.04)). It takes a minute or two; every number in the figures is from these runs.
+The example of method.md is a front at a: a -> u(x) = 1 / (1 + exp(-(x - a) / 0.04)). All of it takes minutes; every
+number in the figures is from these runs.
 """
 
 import importlib.util
@@ -208,13 +208,10 @@ def draw_shock_tube() -> Figure:
     norms = np.linalg.norm(unseen.outputs, axis=1)
     errors = {n: np.linalg.norm(u - unseen.outputs, axis=1) / norms for n, (u, _) in fields.items()}
     for name, each in errors.items():
-        sys.stdout.write(
-            f"{name}: mean {each.mean():.2e}, median {np.median(each):.2e}, {fields[name][1]:.0f} s\n"
-        )
-    # The field of median error for the better of the two baselines.
-    typical = int(np.argsort(errors["PCA + kernel ridge"])[len(norms) // 2])
-    x = data.points[:, 0]
+        sys.stdout.write(f"{name}: mean {each.mean():.2e}, {fields[name][1]:.1f} s of processor time\n")
+    typical = int(np.argsort(errors["PCA + kernel ridge"])[len(norms) // 2])  # its median
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.4), width_ratios=(1.5, 1))
+    x = data.points[:, 0]
     left.plot(x, unseen.outputs[typical], color=GREY, lw=5, alpha=0.5, label="exact")
     for (name, each), colour in zip(errors.items(), (PINK, ORANGE, BLUE), strict=True):
         left.plot(x, fields[name][0][typical], color=colour, lw=1.2, label=f"{name}: error {each[typical]:.1e}")

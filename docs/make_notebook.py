@@ -28,14 +28,17 @@ def cells(name: str) -> list[tuple[str, str]]:
     functions = [part for part in tree.body if isinstance(part, ast.FunctionDef) and part is not main]
     title, _, *rest = (ast.get_docstring(tree) or "").split("\n\n")
     found = [("markdown", "\n\n".join([f"# {title}", *rest]))]
-    found.append(("code", "\n".join(lines[imports[0].lineno - 1 : imports[-1].end_lineno])))
     found += [("code", "\n".join(lines[part.lineno - 1 : part.end_lineno])) for part in functions]
     body = textwrap.dedent("\n".join(lines[main.lineno : main.body[-1].lineno - 1]))
     for paragraph in body.strip().split("\n\n"):
         text, code = _parted(paragraph.splitlines())
         found += [("markdown", text)] if text else []
         found.append(("code", code))
-    return found
+    # Of the imports those that are used: the picture is not written to a path here.
+    begin = "\n".join(lines[imports[0].lineno - 1 : imports[-1].end_lineno])
+    if not any("Path(" in code for _, code in found):
+        begin = begin.replace("from pathlib import Path\n\n", "")
+    return [found[0], ("code", begin), *found[1:]]
 
 
 def _parted(lines: list[str]) -> tuple[str, str]:

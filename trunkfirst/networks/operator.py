@@ -232,17 +232,11 @@ class Operator(DeepONet):
     def gradient(self, inputs: Inputs, points: Points | None = None, *, extrapolate: bool = False) -> np.ndarray:
         """Differentiate the outputs with respect to the coordinates of the points.
 
-        Args:
-            inputs: as for `predict`, (samples, sensors).
-            points: as for `predict`, (points, coordinates); by default the training points.
-            extrapolate: as for `predict`.
+        Arguments, precision and exceptions are those of `predict`.
 
         Returns:
             Exact derivatives of the networks, (samples, points, coordinates) or (samples, points, channels,
             coordinates). At a kink of a ReLU trunk they are those of one side.
-
-        Raises:
-            DataError: as for `predict`.
         """
         rows = self.checked_inputs(inputs)
         places, is_outside = self._checked_points(points, extrapolate=extrapolate)
@@ -407,20 +401,7 @@ class Operator(DeepONet):
 
 
 def save(operator: Operator, folder: Path | str, *, measured: Mapping[str, float | int] | None = None) -> Path:
-    """Write an operator into a folder, which `load` reads.
-
-    Args:
-        operator: a trained operator.
-        folder: where to write; it is created if necessary.
-        measured: numbers for the model card, such as {"mean relative l2 error of 100 test samples": 1e-3}.
-
-    Returns:
-        The folder.
-
-    Raises:
-        PredictOnlyError: the branch is a scikit-learn estimator.
-        OutputNotWritableError: the folder cannot be created.
-    """
+    """Write an operator into a folder that `load` reads; arguments and exceptions are those of `Operator.save`."""
     return operator.save(folder, measured=measured)
 
 
