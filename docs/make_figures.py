@@ -3,8 +3,8 @@
 ONE draws some of them: `shock-tube` that of the README, whose errors it prints, `domains` those of problems.md,
 and `moving` that of moving.md.
 
-The example of method.md is a front at a: a -> u(x) = 1 / (1 + exp(-(x - a) / 0.04)). All of it takes minutes; every
-number in the figures is from these runs.
+The example of method.md is a front at a: a -> u(x) = 1 / (1 + exp(-(x - a) / 0.04)). Every number in the
+figures is from these runs, which take minutes.
 """
 
 import importlib.util
@@ -211,8 +211,7 @@ def draw_shock_tube() -> Figure:
         sys.stdout.write(f"{name}: mean {each.mean():.2e}, {fields[name][1]:.1f} s of processor time\n")
     typical = int(np.argsort(errors["PCA + kernel ridge"])[len(norms) // 2])  # its median
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.4), width_ratios=(1.5, 1))
-    x = data.points[:, 0]
-    left.plot(x, unseen.outputs[typical], color=GREY, lw=5, alpha=0.5, label="exact")
+    left.plot(x := data.points[:, 0], unseen.outputs[typical], color=GREY, lw=5, alpha=0.5, label="exact")
     for (name, each), colour in zip(errors.items(), (PINK, ORANGE, BLUE), strict=True):
         left.plot(x, fields[name][0][typical], color=colour, lw=1.2, label=f"{name}: error {each[typical]:.1e}")
         right.semilogy(np.arange(1, len(norms) + 1), np.sort(each), color=colour, label=name)
