@@ -10,12 +10,10 @@ with these names works too. Time is a coordinate like any other.
 import sys
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-
 import trunkfirst
 
 
-def main(path: Path, picture: Path | None = None, *, iterations: int = 3000) -> dict[str, float]:
+def main(path: Path, *, iterations: int = 3000) -> dict[str, float]:
     data = trunkfirst.read_data(path)
     print(*trunkfirst.check_data(data).sentences, sep="\n")
 
@@ -31,22 +29,13 @@ def main(path: Path, picture: Path | None = None, *, iterations: int = 3000) -> 
     print(result)
 
     # Which part of the error is due to the trunk? The one that remains with the best possible branch.
-    test = data.take(slice(1000, 1200))
-    found = trunkfirst.evaluate(result.operator, test)
-    summary = found.summary()
+    summary = trunkfirst.evaluate(result.operator, data.take(slice(1000, 1200))).summary()
     error, best = summary["mean_relative_l2"], summary["optimal_mean_relative_l2"]
     print(f"mean relative test error {error:.1e}; {best:.1e} with the best possible branch")
-    if picture is not None:
-        figure, panels = plt.subplots(1, 2, figsize=(7, 2.8), layout="constrained")
-        for panel, title, u in zip(panels, ("exact", "predicted"), (test.outputs, found.predictions), strict=True):
-            shown = panel.tricontourf(*test.points.T, u[0], 20)
-            panel.set(title=f"an unseen sample, {title}", xlabel="t", ylabel="x")
-            figure.colorbar(shown, ax=panel)
-        figure.savefig(picture, dpi=80)
     return {"test": error, "trunk": best}
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python examples/burgers.py burgers.npz")
-    main(Path(sys.argv[1]), Path("burgers.png"))
+    main(Path(sys.argv[1]))

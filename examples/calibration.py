@@ -10,7 +10,6 @@ g), but only f / kappa and g have an effect on the field: the spread shows it.
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -51,6 +50,7 @@ def three_parameters(rng: np.random.Generator) -> tuple[trunkfirst.Inversion, np
 
 
 def main(picture: Path | None = None) -> dict[str, float]:
+    del picture
     rng = np.random.default_rng(0)
     found = conductivity(rng)
     print(f"beta: {found.inputs[0]:.2f} ± {found.spread[0]:.2f}, the truth is 20; misfit {found.misfit:.2f}")
@@ -59,13 +59,6 @@ def main(picture: Path | None = None) -> dict[str, float]:
         print(f"{name}: {value:.4g} ± {spread:.1g}, the truth is {true:.4g}")
     f, kappa, g = several.inputs
     print(f"f / kappa: {f / kappa:.3f}, the truth is {truth[0] / truth[1]:.3f}")
-    if picture is not None:
-        figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-        relative = np.array([several.inputs, several.spread]) / truth
-        axes.errorbar(several.names, relative[0], relative[1], fmt="o", capsize=4)
-        axes.axhline(1, color="0.6", lw=1)
-        axes.set(title="parameters found, with their spread", ylabel="found / true")
-        figure.savefig(picture, dpi=80)
     return {
         "beta": abs(found.inputs[0] / 20 - 1),
         "beta in spreads": abs(found.inputs[0] - 20) / found.spread[0],
@@ -75,4 +68,4 @@ def main(picture: Path | None = None) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main(Path("calibration.png"))
+    main()

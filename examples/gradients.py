@@ -7,11 +7,8 @@ u(x) = b cosh(m (1 - x)) / cosh(m), where m measures how much heat the air takes
 (m, b) -> u from samples; then Newton's method finds the fin with a given tip temperature and base heat flux.
 """
 
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
-import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -38,7 +35,7 @@ def trained() -> trunkfirst.Operator:
     return trunkfirst.fit(designs, fin(designs, x), x[:, None], method=method).operator
 
 
-def main(picture: Path | None = None) -> dict[str, float]:
+def main() -> dict[str, float]:
     operator = trained()
     # Unlike `predict`, a call of the operator does not switch on double precision.
     with jax.enable_x64(True):
@@ -72,16 +69,8 @@ def main(picture: Path | None = None) -> dict[str, float]:
     m, b = float(design[0]), float(design[1])
     tip, flux = b / np.cosh(m), b * m * np.tanh(m)
     print(f"design m = {m:.4f}, b = {b:.3f}: tip {tip:.3f} (wanted {WANTED_TIP}), flux {flux:.3f} ({WANTED_FLUX})")
-    if picture is not None:
-        x = np.linspace(0, 1, 100)
-        figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-        axes.plot(x, operator.predict(np.array([[1.5, 60.0], [m, b]]), x[:, None]).T, label=["start", "found"])
-        axes.plot(1, WANTED_TIP, "ko", label="wanted tip")
-        axes.set(title="temperature along the fin", xlabel="x")
-        axes.legend()
-        figure.savefig(picture, dpi=80)
     return {"slope": slope_error, "tip": abs(tip / WANTED_TIP - 1), "flux": abs(flux / WANTED_FLUX - 1)}
 
 
 if __name__ == "__main__":
-    main(Path("gradients.png"))
+    main()

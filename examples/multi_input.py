@@ -7,9 +7,7 @@ own network, and the two are multiplied: the right form here, because u is linea
 """
 
 import functools as ft
-from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -29,7 +27,7 @@ def works(samples: int, x: np.ndarray, *, seed: int) -> tuple[np.ndarray, np.nda
     return a @ cosines, b @ cosines, np.einsum("si,sj,ijx->sx", a, b, (integral(i - j) + integral(i + j)) / 2)
 
 
-def main(picture: Path | None = None) -> dict[str, float]:
+def main() -> dict[str, float]:
     x = np.linspace(0, 1, 40)
     f, g, u = works(400, x, seed=0)
     # Any number of inputs, each with its own sensors: f at ten places, g at eight.
@@ -64,14 +62,8 @@ def main(picture: Path | None = None) -> dict[str, float]:
         # `predict` accepts inputs by name.
         two = {name: function.values[:2] for name, function in test.inputs.items()}
         assert result.operator.predict(two).shape == (2, 40)
-    if picture is not None:
-        figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-        axes.plot(x, test.outputs[:4].T, color="0.7", lw=4)
-        axes.plot(x, result.operator.predict(test.flat_inputs[:4]).T, lw=1)
-        axes.set(title="exact in grey, the product of branches on top", xlabel="x")
-        figure.savefig(picture, dpi=80)
     return errors
 
 
 if __name__ == "__main__":
-    main(Path("multi_input.png"))
+    main()

@@ -6,9 +6,6 @@ v = int f and s = int v, both exact. The channels share one trunk; each has its 
 very different (positions are in millimetres), which does not matter: every channel is scaled before training.
 """
 
-from pathlib import Path
-
-import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -23,7 +20,7 @@ def motions(samples: int, t: np.ndarray, *, seed: int) -> tuple[np.ndarray, np.n
     return a @ np.cos(k * t), np.stack([velocity, 1000 * position], axis=-1)
 
 
-def main(picture: Path | None = None) -> dict[str, float]:
+def main() -> dict[str, float]:
     t = np.linspace(0, 1, 50)
     forces, fields = motions(200, t, seed=0)
     data = trunkfirst.OperatorData(
@@ -52,14 +49,10 @@ def main(picture: Path | None = None) -> dict[str, float]:
         difference = predicted[..., channel] - test.outputs[..., channel]
         errors[name] = float(np.linalg.norm(difference) / np.linalg.norm(test.outputs[..., channel]))
         print(f"{name}: relative error {errors[name]:.1e}")
-    if picture is not None:
-        panels = np.atleast_1d(operator.plot(test.flat_inputs))
-        panels[0].figure.savefig(picture, dpi=80)
-        plt.close(panels[0].figure)
     errors["start"] = float(np.abs(predicted[:, 0]).max())
     print(f"largest value at t = 0: {errors['start']}")
     return errors
 
 
 if __name__ == "__main__":
-    main(Path("multi_output.png"))
+    main()

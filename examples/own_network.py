@@ -8,12 +8,9 @@ trained centres and widths, a radial basis network. The rest (orthonormal functi
 in `TwoStep`.
 """
 
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -54,7 +51,7 @@ def as_trunk(gaussians: Gaussians) -> Trunk:
     return Trunk(Perceptron((jnp.eye(count),), (jnp.zeros(count),), "tanh"), gaussians)
 
 
-def main(picture: Path | None = None, *, iterations: int = 200) -> dict[str, float]:
+def main(*, iterations: int = 200) -> dict[str, float]:
     rng = np.random.default_rng(0)
     inputs, x = rng.uniform(1, 4, (120, 2)), np.linspace(0, 1, 80)
     outputs = np.sin(inputs[:, :1] * x) + inputs[:, 1:] * np.exp(-40 * (x - 0.5) ** 2)
@@ -85,13 +82,8 @@ def main(picture: Path | None = None, *, iterations: int = 200) -> dict[str, flo
     exact = a * np.cos(a * x) - 80 * b * (x - 0.5) * np.exp(-40 * (x - 0.5) ** 2)
     slope_error = float(np.linalg.norm(slopes[..., 0] - exact) / np.linalg.norm(exact))
     print(f"test error {summary['mean_relative_l2']:.1e}, of the slopes {slope_error:.1e}")
-    if picture is not None:
-        figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-        axes.plot(x, np.asarray(trunk(jnp.asarray(train.points))))
-        axes.set(title="the trained Gaussians and the constant", xlabel="x")
-        figure.savefig(picture, dpi=80)
     return {"test": summary["mean_relative_l2"], "slope": slope_error}
 
 
 if __name__ == "__main__":
-    main(Path("own_network.png"))
+    main()
