@@ -10,6 +10,7 @@ from _common import Stopwatch, make_run_config
 
 import trunkfirst
 from trunkfirst.regressors.network import JointBranch
+from trunkfirst.regressors.ridge import Kernel
 from trunkfirst.run_data import RunData, Split, load_run_data
 from trunkfirst.runs.config import RunConfig
 from trunkfirst.runs.run import run
@@ -51,12 +52,14 @@ def run_share(preset: str, problem: str, share: float, clock: str, values: dict[
 def shorten(config: RunConfig, share: float) -> RunConfig:
     """A share of the trunk's iterations, and of the branch's where Adam trains it.
 
-    Other branches finish sooner: they get the root of the share, and not more than the preset's.
+    Others finish sooner: they get the root of the share, and not more than the preset's. Kernels have none.
     """
     method: Any = config.method
     branch_share = share if isinstance(method.branch, JointBranch) else min(share, 1.0) ** 0.5
     trunk = dc.replace(method.trunk, iterations=max(int(method.trunk.iterations * share), 1))
-    branch = dc.replace(method.branch, iterations=max(int(method.branch.iterations * branch_share), 1))
+    branch = method.branch
+    if not isinstance(branch, Kernel):
+        branch = dc.replace(branch, iterations=max(int(branch.iterations * branch_share), 1))
     return dc.replace(config, method=dc.replace(method, trunk=trunk, branch=branch))
 
 

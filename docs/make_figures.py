@@ -1,7 +1,12 @@
 """Draws figures of README and documentation from real runs: python docs/make_figures.py [ONE].
 
+<<<<<<< HEAD
 ONE draws some of them: `shock-tube` that of the README, whose errors it prints, `domains` those of problems.md,
 and `moving` that of moving.md.
+=======
+`python docs/make_figures.py domains` draws the domains and equations of the problems alone, in seconds, and
+`moving` the figure of moving.md too.
+>>>>>>> main
 
 The example of method.md is a front at a: a -> u(x) = 1 / (1 + exp(-(x - a) / 0.04)). Every number in the
 figures is from these runs, which take minutes.
@@ -154,23 +159,13 @@ def draw_budget(good: trunkfirst.FitResult) -> Figure:
     return figure
 
 
-def moving_jumps() -> tuple[trunkfirst.OperatorData, trunkfirst.OperatorData]:
-    """A jump whose place and height depend on one number: 61 samples to train, 60 between them."""
+def draw_moving() -> Figure:
+    """An unseen sample with fixed functions and with as many that move, and those for three inputs."""
     x, a = np.linspace(0, 1, 150), np.linspace(0, 1, 121)[:, None]
     data = trunkfirst.OperatorData(a, x[:, None], np.where(x < 0.2 + 0.6 * a, 1.0 + a - x, 0.1 * x))
-    return data.take(np.arange(0, 121, 2)), data.take(np.arange(1, 121, 2))
-
-
-def fit_jumps(trunk: trunkfirst.MovingTrunk | trunkfirst.ModesTrunk) -> trunkfirst.Operator:
-    """An operator with a given trunk and a kernel."""
-    method = trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), **COMMON)
-    return trunkfirst.fit(moving_jumps()[0], method=method, intervals=False).operator
-
-
-def draw_moving(operator: trunkfirst.Operator) -> Figure:
-    """An unseen sample with fixed functions and with as many that move, and those for three inputs."""
-    train, unseen = moving_jumps()
-    x = train.points[:, 0]
+    train, unseen = data.take(np.arange(0, 121, 2)), data.take(np.arange(1, 121, 2))
+    method = trunkfirst.TwoStep(trunkfirst.MovingTrunk(iterations=400), trunkfirst.Kernel(), **COMMON)
+    operator = trunkfirst.fit(train, method=method, intervals=False).operator
     modes = np.linalg.svd(train.outputs, full_matrices=False)[2][: operator.rank]
     figure, panels = plt.subplots(1, 4, figsize=(10, 2.9), width_ratios=(1.6, 1, 1, 1))
     truth, inputs = unseen.outputs[30], unseen.flat_inputs[[10, 30, 50]]
@@ -189,6 +184,7 @@ def draw_moving(operator: trunkfirst.Operator) -> Figure:
     return figure
 
 
+<<<<<<< HEAD
 def draw_shock_tube() -> Figure:
     """An unseen field of a shock tube and the errors of all unseen fields, beside PCA with two regressions."""
     data = trunkfirst.make_data("riemann")
@@ -237,6 +233,8 @@ def draw_moving_errors(moving: dict[int, trunkfirst.Operator]) -> Figure:
     return figure
 
 
+=======
+>>>>>>> main
 def draw_problem(problem: str, method: trunkfirst.TwoStep) -> Figure:
     """Truth, prediction and error of the median test sample, from 300 samples and few iterations."""
     data = trunkfirst.make_data(problem, samples=300)
@@ -364,6 +362,7 @@ def main(only: str = "") -> None:
         | {"axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 110, "axes.titlesize": 10}
         | {"mathtext.fontset": "cm"}
     )
+<<<<<<< HEAD
     if only in ("", "domains"):
         for problem in STATEMENTS:
             save(draw_domain(problem), f"domain-{problem}.png")
@@ -374,6 +373,14 @@ def main(only: str = "") -> None:
         save(draw_moving(moving[4]), "moving.svg")
         save(draw_moving_errors(moving), "moving-errors.svg")
     if only:
+=======
+    for problem in STATEMENTS:
+        save(draw_domain(problem), f"domain-{problem}.png")
+    if only == "domains":
+        return
+    save(draw_moving(), "moving.svg")
+    if only == "moving":
+>>>>>>> main
         return
     results = methods()
     projected = results["step 1, coefficients solved for"]

@@ -186,7 +186,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
         npz(inputs=None, points=None, outputs=None, a=OUTPUTS, x=POINTS, u=OUTPUTS),
         "--key inputs=NAME --key points=x --key outputs=NAME",
     ),
-    "nearly the name": (npz(inputs=None, input=INPUTS), "name the arrays with keys={'inputs': 'input'}"),
+    "nearly the name": (npz(inputs=None, input=INPUTS), "name the arrays with --key inputs=input"),
     "nothing at all": (
         npz(inputs=None, points=None, outputs=None),
         "no inputs, points or outputs here; found: nothing",
@@ -226,7 +226,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
     "scattered triangles": (npz(points=FULL, triangles=[[0, 1, 2]]), "triangles: not for scattered data"),
     # files
     "one array": (raw("x.npy", npy((1,), bytes(8))), "holds one array; give a folder with inputs.npy, points.npy"),
-    "one table": (raw("x.csv", b"1,2\n"), "give a folder with inputs.csv, points.csv and outputs.csv"),
+    "one table": (raw("x.csv", b"1,2\n"), "give a folder with inputs.csv and outputs.csv, a row"),
     "not a source": (lambda _: 3, "cannot read data from int; give a path, a dictionary"),
     # tables
     "words alone": (csv(inputs="one\ntwo\n"), "inputs['input']: expected real numbers, got dtype <U3"),
@@ -243,7 +243,7 @@ UNREADABLE: dict[str, tuple[Builder, str]] = {
         "inputs says shape (1099511627776,), which is not what",
     ),
     "no array in the npz": (zipped(readme=b"hello"), "cannot read"),
-    "no tables": (lambda folder: folder, "is a folder without .csv files"),
+    "no tables": (lambda folder: folder, "is a folder without .csv or .npy files"),
     "a word among numbers": (csv(points="0\nhalf\n"), "points.csv: row 2, column 1: 'half' is not a number"),
     "an empty cell": (csv(outputs="1,\n3,4\n"), "row 1, column 2: '' is not a number"),
     "rows of a table": (csv(outputs="1,2\n3\n"), "outputs.csv: row 2 has 1 cells, the first row 2"),

@@ -301,9 +301,9 @@ MORE_ERRORS: dict[str, tuple[list[str], int, str]] = {
     "a similar command": (["comapre"], 2, "Did you mean 'compare'?"),
     "a similar option": (["run", NAME, "--iteration", "3"], 2, "--iterations"),
     "a similar problem": (["run", "nonlinear-conductvity"], 3, f"did you mean '{NAME}'?"),
-    "no such file": (["run", "absent.toml"], 2, "absent.toml"),
+    "no such file": (["run", "absent.toml"], 10, "absent.toml does not exist"),
     "batch too large": (["run", NAME, *SMALL, "--set", "branch.batch=99", "--out", "a"], 5, "batch of 99"),
-    "no run": (["report", "absent"], 6, "absent"),
+    "no run": (["report", "absent"], 10, "absent: no such run"),
     "nothing to resume": (["resume", "absent"], 10, "absent: no such run"),
     "random points": (["data", "make", NAME, "--samples", "6", "--points", "seven"], 5, "points is 'seven'"),
 }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sklearn.linear_model import Ridge
 
-from trunkfirst.errors import SettingError, TrunkfirstError, UnknownNameError, UsageError, ValueRangeError
+from trunkfirst.errors import CorruptFileError, SettingError, TrunkfirstError, UnknownNameError, ValueRangeError
 from trunkfirst.files.text_files import read_toml
 from trunkfirst.inputs import BasisInputs, RawInputs, StandardisedInputs
 from trunkfirst.linear.orthonormalise import QR, SVD
@@ -19,6 +19,7 @@ from trunkfirst.presets import preset_method
 from trunkfirst.problems.generate import problem_names
 from trunkfirst.regressors.base import Sklearn
 from trunkfirst.regressors.network import AutoBranch, JointBranch
+from trunkfirst.regressors.ridge import Kernel
 from trunkfirst.runs.config import RunConfig, load_config, make_config, resolve
 from trunkfirst.settings import from_values, merge, parse_setting, put, to_toml, to_values
 from trunkfirst.trunks import JointTrunk
@@ -214,7 +215,7 @@ def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, content: str, error: t
 
 
 def test_a_file_that_is_not_there(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"no configuration file .*absent\.toml"):
+    with pytest.raises(CorruptFileError, match=r"absent\.toml does not exist"):
         resolved(str(tmp_path / "absent.toml"))
 
 
@@ -264,6 +265,9 @@ def test_iterations_for_each_step_suit_every_method():
     exchanges = resolved("discontinuous-conductivity", iterations=7).method  # of neurons: another unit
     assert isinstance(exchanges, TwoStep)
     assert (getattr(exchanges.trunk, "iterations", 0), getattr(exchanges.branch, "iterations", 0)) == (7, 100)
+    kernel = resolved("discontinuous-conductivity", iterations=7, preset="fast").method  # in closed form
+    assert isinstance(kernel, TwoStep)
+    assert (getattr(kernel.trunk, "iterations", 0), kernel.branch) == (7, Kernel())
 
 
 # -- pieces

@@ -3,11 +3,15 @@
 import dataclasses as dc
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from helpers import METHODS, fitted, two_step, waves
 
+import trunkfirst
 from trunkfirst.fitting import fit_method
 from trunkfirst.regressors.ridge import Linear
+from trunkfirst.trunks import ModesTrunk
+from trunkfirst.two_step import TwoStep
 
 
 @pytest.fixture
@@ -70,3 +74,24 @@ def test_a_branch_in_closed_form_is_a_dot(tmp_path):
     assert figure is not None
     figure.savefig(tmp_path / "losses.png")
     assert (tmp_path / "losses.png").stat().st_size > 1000
+
+
+@pytest.mark.usefixtures("_headless")
+def test_a_result_in_closed_form_shows_what_was_compared():
+    data = waves()
+    result = trunkfirst.fit(data, method=TwoStep(ModesTrunk(), Linear(), weights="none"))
+    (panel,) = result.plot()
+    names = [text.get_text() for text in panel.get_yticklabels()]
+    assert result.chosen.choice is not None
+    assert names[0] == min(result.chosen.choice.smallest().items(), key=lambda each: each[1])[0]
+    assert {"PCA + ridge", "PCA + kernel ridge", result.chosen.choice.name} <= set(names)
+    assert "PCA + ridge" in result.summary()
+
+
+@pytest.mark.usefixtures("_headless")
+def test_single_numbers_are_written_next_to_maps():
+    points = np.random.default_rng(0).uniform(size=(12, 2))
+    data = trunkfirst.OperatorData({"a": [[2.0], [3.0]]}, points, np.ones((2, 12)) * points[:, 0])
+    axes = data.plot()
+    assert axes.shape == (2, 1)
+    assert axes[1, 0].get_ylabel() == "sample 1\na = 3"

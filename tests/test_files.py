@@ -146,7 +146,7 @@ def damage(folder: Path, how: str) -> None:
     [
         ("flip", r"b\.txt is damaged"),
         ("remove", r"b\.txt is missing"),
-        ("no manifest", "MANIFEST.sha256 cannot be read"),
+        ("no manifest", "is not the folder of a run"),
         ("cut", "first line is not the SHA-256 of the others"),
         ("empty", "first line is not the SHA-256 of the others"),
         ("not text", "cannot be read"),

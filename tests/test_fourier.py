@@ -1,6 +1,7 @@
 """Fourier layers as a branch: transforms, grids found in data, projection, training, other resolutions."""
 
 import dataclasses as dc
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from trunkfirst.networks.operator import Operator
 from trunkfirst.regressors.fourier import FourierBranch
 from trunkfirst.regressors.input_grid import OutputBasis, find_grid, patched, projection, resample
 from trunkfirst.regressors.ridge import Kernel
+from trunkfirst.sizing import seconds_of_fourier
 from trunkfirst.trunks import ModesTrunk
 from trunkfirst.two_step import TwoStep
 
@@ -266,3 +268,9 @@ def test_inputs_with_an_axis_for_each_direction_are_those_in_one_row():
     assert grid.shape == (5, 8)
     with pytest.raises(DataError, match="expected 40 sensors on axis 1, as in training, got 30"):
         result.operator.predict(fields[:, :, :6])
+
+
+def test_iterations_are_timed_with_the_log_of_a_long_training():
+    """A clock that ticks at every line of the log: one for five iterations, not for each."""
+    ticks = itertools.count()
+    assert seconds_of_fourier(SMALL, waves(40, 0), lambda: float(next(ticks))) == pytest.approx(1 / 5)

@@ -160,7 +160,7 @@ PYTHON: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "did you mean 'tanh'?",
     ),
     "one width": (lambda: trunkfirst.NetworkTrunk(hidden=50), errors.ValueRangeError, "such as (50, 50)"),
-    "no trunk": (lambda: trunkfirst.TwoStep(trunk=None), errors.SettingError, "ModesTrunk() or 'modes'"),
+    "no trunk": (lambda: trunkfirst.TwoStep(trunk=None), errors.ValueRangeError, "ModesTrunk() or 'modes'"),
     "no such file": (lambda: trunkfirst.load("absent"), errors.CorruptFileError, "absent: no such run"),
 }
 

@@ -17,7 +17,7 @@ from trunkfirst.outputs import Output
 from trunkfirst.trials import Folds
 
 RNG = np.random.default_rng(3)
-SMALL = ("trunk.hidden=[8]", "trunk.width=8", "branch.hidden=[16]")
+SMALL = ("trunk.hidden=[8]", "trunk.width=8", "branch.kind=network", "branch.hidden=[16]")
 
 
 def test_a_run_compiles_few_programs(call: Call, no_report: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,6 +2,8 @@
 
 import dataclasses as dc
 import functools as ft
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +173,16 @@ def test_every_candidate_has_a_number_of_modes_of_its_own():
     assert few
     assert errors[few[0]] < errors["PCA + kernel ridge"]
     assert errors["kernel, standardise"] == pytest.approx(errors["PCA + kernel ridge"], rel=0.1)
+
+
+def test_nothing_of_a_comparison_is_kept_after_it():
+    folds = Folds(nonlinear(10), Output(), [np.arange(5), np.arange(5, 10)])
+    folds.errors(Candidate(STANDARD, Linear()))
+    folds.mode_sizes("relative")
+    left = weakref.ref(folds)
+    del folds
+    gc.collect()
+    assert left() is None
 
 
 def test_a_part_has_no_say_in_what_predicts_it():

@@ -360,3 +360,42 @@ def parts_of(order: Int[np.ndarray, " rows"], *, measured: bool) -> list[Int[np.
 def one_part(order: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " part"]:
     """A fifth of the rows, more if half of it would be too few samples for intervals, but at most a third."""
     return np.sort(order[: max(len(order) // FOLDS, min(len(order) // 3, _ENOUGH), 1)])
+
+
+# Fewer modes, which hold less noise, must be this much better; modes that are not needed may add this to an error.
+_FEWER_MODES, _ENOUGH_MODES = 0.99, 1.005
+
+
+@dc.dataclass(frozen=True)
+class ModeCounts:
+    """Numbers of modes that are better than all, with their mean errors, and the fewest that are as good as all."""
+
+    better: dict[int, float]
+    enough: int
+
+    @classmethod
+    def of(
+        cls, errors: Float[np.ndarray, "samples counts"], counts: Sequence[int], parts: Sequence[np.ndarray]
+    ) -> "ModeCounts":
+        """From errors with all modes, and with fewer and fewer of them; NaN for samples that were not left out."""
+        means = np.nan_to_num(_means(errors), nan=np.inf)
+        others = (np.setdiff1d(np.arange(len(errors)), rows) for rows in parts)
+        best = {_best_column(errors[rows]) for rows in others}
+        # One after the other, because a mean may be decided by the few worst samples.
+        growth = _means(errors / np.maximum(errors[:, :1], np.finfo(float).tiny))
+        enough = [count for count, each in zip(counts, growth, strict=True) if each <= _ENOUGH_MODES]
+        return cls(
+            {counts[k]: float(means[k]) for k in sorted(best - {0}, reverse=True)},
+            enough[-1] if enough else counts[0],
+        )
+
+
+def _best_column(errors: Float[np.ndarray, "samples counts"]) -> int:
+    """The column with the least mean error; the first unless another is clearly better."""
+    means = np.nan_to_num(_means(errors), nan=np.inf)
+    best = int(np.argmin(means))
+    return best if means[best] < _FEWER_MODES * means[0] else 0
+
+
+def _means(errors: Float[np.ndarray, "samples counts"]) -> Float[np.ndarray, " counts"]:
+    return np.nanmean(errors, axis=0) if np.isfinite(errors).any() else np.full(errors.shape[1], np.inf)

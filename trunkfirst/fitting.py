@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -35,13 +35,14 @@ from .intervals import HeldOut, Intervals, conformal_intervals
 from .leaderboard import Chosen, Trials
 from .linear.orthonormalise import SVD
 from .memory import check_memory, memory_in_words
-from .method import AbstractMethod, Trained
+from .method import AbstractMethod, Trained, plot_losses
 from .minimisers.loop import OnStep, Status
 from .monolithic import Monolithic
 from .network_trunk import NetworkTrunk
 from .networks.branches import KernelBranch
 from .networks.operator import Operator
 from .progress import Reporter, Silent
+from .records import BASELINES
 from .regressors.network import AutoBranch
 from .run_data import RunData
 from .search import Search
@@ -51,6 +52,9 @@ from .training_summary import TrainingSummary, summarise, training_domain
 from .trials import Folds, TrainedTrunk
 from .trunks import AutoTrunk, ModesTrunk, has_modes
 from .two_step import TwoStep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _FEWEST = 3
 # The share of the time for comparing one kernel.
@@ -170,10 +174,15 @@ class FitResult(Trained):
         if self.validation_error is not None:
             rows["validation error"] = f"{self.validation_error:.2e}"
         for each in self.chosen.choice.baseline if self.chosen.choice is not None else ():
-            rows[each.kind] = f"{each.mean_relative_l2:.2e}"
+            rows[BASELINES[each.kind]] = f"{each.mean_relative_l2:.2e}"
         if self.evaluation is not None:
             rows["test error"] = f"{self.evaluation.errors.mean():.2e}"
         return rows | {"size": f"{self.megabytes:.2g} MB", "seconds": f"{self.seconds:.1f}"}
+
+    def plot(self) -> list["Axes"]:
+        """Draw the errors of what was compared, on samples left out, and the losses of what was iterated."""
+        choice = self.chosen.choice
+        return plot_losses(self.history, None if choice is None else choice.smallest())
 
     @property
     def megabytes(self) -> float:

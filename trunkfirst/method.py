@@ -3,7 +3,7 @@
 import abc
 import dataclasses as dc
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax.random as jr
@@ -131,14 +131,22 @@ def trunk_diagnostics(
 _TITLES = {"trunk": "Step 1: trunk", "branch": "Step 2: branch", "monolithic": "Trunk and branch at once"}
 
 
-def plot_losses(history: Sequence[LogEntry]) -> list["Axes"]:
-    """The smallest loss so far (thick) and the loss (faint) against iterations, one panel a step."""
+def plot_losses(history: Sequence[LogEntry], errors: Mapping[str, float] | None = None) -> list["Axes"]:
+    """The smallest loss so far (thick) and the loss (faint) against iterations, one panel a step.
+
+    With `errors`, by the name of what was compared, these come first, and steps in closed form are left out.
+    """
     import matplotlib.pyplot as plt
 
-    steps = _by_step(history)
-    _, grid = plt.subplots(1, len(steps), figsize=(4.5 * len(steps), 3.2), squeeze=False, layout="constrained")
+    steps = {name: lines for name, lines in _by_step(history).items() if not errors or len(lines) > 1}
+    count = len(steps) + bool(errors)
+    _, grid = plt.subplots(1, count, figsize=(4.5 * count, 3.2), squeeze=False, layout="constrained")
     panels: list[Axes] = list(grid[0])
-    for axes, (name, lines) in zip(panels, steps.items(), strict=True):
+    if errors:
+        panels[0].barh(list(errors), list(errors.values()), color="C0")
+        panels[0].set(title="Errors on samples left out", xlabel="mean relative l2 error", xscale="log")
+        panels[0].invert_yaxis()
+    for axes, (name, lines) in zip(panels[count - len(steps) :], steps.items(), strict=True):
         iterations = [line.iteration for line in lines]
         marker = "o" if len(lines) == 1 else None  # a branch in closed form has one line in the log
         axes.semilogy(iterations, [line.loss for line in lines], color="C0", alpha=0.35)

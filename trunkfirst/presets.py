@@ -7,7 +7,8 @@ which it must have had more. What it does not print is ours: the start of A, and
 10,000 iterations, which take minutes.
 
 `fast` keeps problem, data and architecture and uses what this library adds: variable projection, L-BFGS, several
-starts, relative weights, encoders chosen on samples left out.
+starts, relative weights, encoders chosen on samples left out. The branch of discontinuous-conductivity is a
+kernel, which was better on training samples left out than active neurons or the network.
 """
 
 import dataclasses as dc
@@ -23,6 +24,7 @@ from .monolithic import Monolithic, MonolithicProjected
 from .moving_trunk import MovingTrunk
 from .network_trunk import NetworkTrunk
 from .regressors.active_neurons import ActiveNeurons
+from .regressors.base import AbstractRegressor
 from .regressors.network import BranchNetwork, JointBranch, NetworkBranch
 from .regressors.ridge import Kernel
 from .trunks import JointTrunk, TrunkNetwork
@@ -59,7 +61,7 @@ _PROBLEMS = {
         {"hidden": (25, 25, 25, 25), "width": 25, **_RELU},
         {"hidden": (100,), **_RELU},
         {"iterations": 5_000, "starts": 8},
-        {"iterations": 500, "ridge": 1e-5},
+        {},
     ),
     "multiple-inputs": _Problem(
         {"hidden": (100, 100, 100), "width": 200, **_TANH},
@@ -130,13 +132,11 @@ def _fast(name: str, problem: _Problem, method: str) -> AbstractMethod:
     if name in _FRONTS:
         inputs = PrincipalInputs(16) if name == "burgers-front" else StandardisedInputs("log")
         return TwoStep(MovingTrunk(), Kernel(), orthonormalise, inputs=inputs, weights="relative")
-    branch: dict[str, Any] = {"skip": False, "decay": 0.0} | problem.branch | problem.fast_branch
-    return TwoStep(
-        NetworkTrunk(**problem.trunk, **problem.fast_trunk),
-        NetworkBranch(**branch),
-        orthonormalise,
-        **common,
-    )
+    network: dict[str, Any] = {"skip": False, "decay": 0.0} | problem.branch | problem.fast_branch
+    branch: AbstractRegressor = NetworkBranch(**network)
+    if name == "discontinuous-conductivity":
+        branch = Kernel()  # on training samples left out: 5e-7; the network 4e-6, active neurons 5e-6
+    return TwoStep(NetworkTrunk(**problem.trunk, **problem.fast_trunk), branch, orthonormalise, **common)
 
 
 def _paper(name: str, problem: _Problem, method: str) -> AbstractMethod:

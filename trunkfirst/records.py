@@ -130,6 +130,13 @@ class Choice:
         """Validation error of the chosen candidate."""
         return self.errors[self.name]
 
+    def smallest(self, count: int = 10) -> dict[str, float]:
+        """The smallest errors by name, those of the baselines too."""
+        errors = dict(self.errors) | {BASELINES[each.kind]: each.mean_relative_l2 for each in self.baseline}
+        return dict(
+            sorted((each for each in errors.items() if each[1] == each[1]), key=lambda each: each[1])[:count]
+        )
+
     @classmethod
     def from_json(cls, chosen: Mapping[str, object]) -> "Choice | None":
         """Read the part `chosen` of `metrics.json`; None where nothing was chosen."""

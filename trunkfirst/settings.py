@@ -138,7 +138,7 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
         expected = first["ctx"]["expected_tags"].replace("'", "").split(", ")
         return UnknownNameError(f"{name} of kind", str(first["ctx"]["tag"]), tuple(expected))
     if first["type"] in ("model_attributes_type", "dataclass_type") and (kinds := _kinds(owner, key)):
-        return SettingError(f"setting {name} is {first['input']!r}; give one of: {', '.join(kinds)}")
+        return ValueRangeError(f"setting {name} is {first['input']!r}; give one of: {', '.join(kinds)}")
     if first["type"] == "union_tag_not_found":
         return SettingError(f"setting {name + '.kind'!r} is missing")
     if first["type"] in ("missing", "missing_argument"):

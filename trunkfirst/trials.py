@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from .candidates import Candidate
+from .candidates import Candidate, ModeCounts
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
 from .device_arrays import seed_key
@@ -29,12 +29,12 @@ from .regressors.base import AbstractRegressor, values_in_blocks
 from .trunks import ModesTrunk
 from .two_step import TwoStep
 
+# This many folds are kept: all but those of the last, finer comparison.
+_MOST_FOLDS = 9
 # What the modes that a network learns may leave out in a comparison.
 _NETWORK_MODES = 1e-6
-# Fewer modes, which leave out noise of the outputs, must be this much better; their numbers grow by this factor.
-_FEWER_MODES, _LADDER = 0.99, 1.25
-# Modes that are not needed may add this to an error; with more samples they may be needed more.
-_ENOUGH_MODES = 1.005
+# The numbers of modes that are looked at grow by this factor.
+_LADDER = 1.25
 
 Rows = Int[np.ndarray, " rows"]
 Coordinates = Float[np.ndarray, "samples channels rank"]
@@ -54,8 +54,10 @@ class Folds:
         self.data, self.parts, self._output, self._seed = data, list(parts), output, seed
         self._coordinates = OutputCoordinates.of(data, output)
         self._known: dict[str, Coordinates] = {}
-        self._counted: dict[str, _ByCount] = {}
+        self._counted: dict[str, ModeCounts] = {}
         self._best = np.inf, "", list[Coordinates]()
+        self._folds: dict[int, _Fold] = {}
+        self._mode_sizes: dict[str, np.ndarray] = {}
 
     @one_blas_thread()
     def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
@@ -65,26 +67,17 @@ class Folds:
         wanted = range(len(self.parts)) if parts is None else parts
         counts = self._counts(candidate, wanted)
         found = np.full((self.data.samples, len(counts)), np.nan)
-        predicted = [self._predicted(candidate, part) for part in wanted]
-        for part, values in zip(wanted, predicted, strict=True):
-            found[self.parts[part]] = self._errors_by_count(candidate, part, values, counts)
+        predicted: list[Coordinates] = []
+        for part in wanted:
+            predicted.append(self._predicted(candidate, part))
+            found[self.parts[part]] = self._errors_by_count(candidate, part, predicted[-1], counts)
         if len(counts) > 1:
-            self._counted[str(candidate)] = self._by_count(found, counts)
+            numbers = [count or self._coordinates.values.shape[2] for count in counts]
+            self._counted[str(candidate)] = ModeCounts.of(found, numbers, self.parts)
         errors = found[:, 0]
         if parts is None and (mean := float(np.nanmean(errors))) < self._best[0]:
             self._best = mean, str(candidate), predicted
         return errors
-
-    def _by_count(self, errors: Float[np.ndarray, "samples counts"], counts: Sequence[int | None]) -> "_ByCount":
-        others = (np.setdiff1d(np.arange(len(errors)), rows) for rows in self.parts)
-        best = {_best_column(errors[rows]) for rows in others}
-        means = np.nan_to_num(np.nanmean(errors, axis=0), nan=np.inf)
-        better = {counts[column] or 0: float(means[column]) for column in sorted(best - {0}, reverse=True)}
-        # One after the other, because a mean may be decided by the few worst samples.
-        growth = np.nanmean(errors / np.maximum(errors[:, :1], np.finfo(float).tiny), axis=0)
-        most = self._coordinates.values.shape[2]
-        enough = [count or most for count, g in zip(counts, growth, strict=True) if g <= _ENOUGH_MODES]
-        return _ByCount(better, enough[-1] if enough else most)
 
     def better_modes(self, candidate: Candidate) -> dict[int, float]:
         """Numbers of modes with which a candidate was better than with all, but for one part each; the errors."""
@@ -96,7 +89,7 @@ class Folds:
 
     def with_parts(self, count: int) -> "Folds | None":
         """The same samples in more parts; None if there are as many already."""
-        rows = np.concatenate(self.parts)
+        rows = np.random.default_rng(self._seed).permutation(np.concatenate(self.parts))
         if (count := min(count, len(rows))) <= len(self.parts):
             return None
         parts = [np.sort(part) for part in np.array_split(rows, count)]
@@ -146,10 +139,12 @@ class Folds:
             found[rows] = self._coordinates.errors(rows, best).mean(axis=1)
         return float(np.nanmean(found))
 
-    @ft.cache  # noqa: B019 - folds live as long as the search
     def mode_sizes(self, weights: str) -> Float[np.ndarray, " modes"]:
         """The singular values of the outputs of all samples with these weights, as they are modes of a trunk."""
-        return _Fold(self.data, self._output, self._coordinates.values).principal(weights == "relative")[0]
+        if weights not in self._mode_sizes:
+            whole = _Fold(self.data, self._output, self._coordinates.values)
+            self._mode_sizes[weights] = whole.principal(weights == "relative")[0]
+        return self._mode_sizes[weights]
 
     @one_blas_thread()
     def training_error(self, candidate: Candidate) -> float:
@@ -194,25 +189,14 @@ class Folds:
             self._known[key] = found
         return found
 
-    @ft.cache  # noqa: B019 - folds live as long as the search
     def _fold(self, part: int) -> "_Fold":
-        rows = np.setdiff1d(np.arange(self.data.samples), self.parts[part])
-        return _Fold(self.data.take(rows), self._output, self._coordinates.values[rows])
-
-
-@dc.dataclass(frozen=True)
-class _ByCount:
-    """What errors say about the number of modes."""
-
-    better: dict[int, float]
-    enough: int
-
-
-def _best_column(errors: Float[np.ndarray, "samples counts"]) -> int:
-    """The column with the least mean error; the first unless another is clearly better."""
-    means = np.nanmean(errors, axis=0) if np.isfinite(errors).any() else np.full(errors.shape[1], np.inf)
-    best = int(np.argmin(np.nan_to_num(means, nan=np.inf)))
-    return best if means[best] < _FEWER_MODES * means[0] else 0
+        """The latest are kept; each has a copy of nearly all samples."""
+        if part not in self._folds:
+            if len(self._folds) == _MOST_FOLDS:
+                del self._folds[next(iter(self._folds))]
+            rows = np.setdiff1d(np.arange(self.data.samples), self.parts[part])
+            self._folds[part] = _Fold(self.data.take(rows), self._output, self._coordinates.values[rows])
+        return self._folds[part]
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -222,6 +206,8 @@ class _Fold:
     train: OperatorData
     output: Output
     coordinates: Coordinates
+    known: dict[bool, tuple[Float[np.ndarray, "modes rank"], Coordinates]] = dc.field(default_factory=dict)
+    """Modes and coefficients by whether weights are relative."""
 
     @ft.cached_property
     def scale(self) -> Float[np.ndarray, "channels 1"]:
@@ -263,15 +249,15 @@ class _Fold:
         rows = self._channel_weights(relative)
         return None if rows is None else rows.mean(axis=1)
 
-    @ft.cache  # noqa: B019 - lives as long as the fold
     def _channel_weights(self, relative: bool) -> Float[np.ndarray, "samples channels"] | None:
         return channel_weights(self.train, relative and not self.output.positive)
 
-    @ft.cache  # noqa: B019 - lives as long as the fold
     def _principal(self, relative: bool) -> tuple[Float[np.ndarray, "modes rank"], Coordinates]:
         """Modes and the coefficients of all samples."""
-        _, modes = self.principal(relative)
-        return modes, _times(self.targets, modes.T)
+        if relative not in self.known:
+            _, modes = self.principal(relative)
+            self.known[relative] = modes, _times(self.targets, modes.T)
+        return self.known[relative]
 
     def principal(self, relative: bool) -> tuple[Float[np.ndarray, " modes"], Float[np.ndarray, "modes rank"]]:
         """The singular values of all samples with their weights, and their principal modes."""

@@ -2,12 +2,12 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ..errors import DataError, without_controls
 
@@ -234,3 +234,22 @@ def repeated_rows(rows: Float[np.ndarray, "rows columns"]) -> Int[np.ndarray, "r
         if earlier != index and np.array_equal(rows[earlier], rows[index]):
             pairs.append((earlier, index))
     return np.array(pairs, np.int64).reshape(-1, 2)
+
+
+def checked_labels(labels: Mapping[str, object], samples: int) -> dict[str, Float[np.ndarray, " samples"]]:
+    """Labels, one number for each sample."""
+    checked = {name: real_array(f"labels[{name!r}]", label, ("samples",)) for name, label in labels.items()}
+    for name, label in checked.items():
+        check_length(f"labels[{name!r}]", "samples", len(label), samples, "outputs")
+    return checked
+
+
+def checked_marks(marks: object, samples: int) -> Bool[np.ndarray, " samples"]:
+    """Whether each sample was suggested."""
+    array = whole_numbers("is_suggested", marks, ("samples",))
+    check_length("is_suggested", "samples", len(array), samples, "outputs")
+    if not np.isin(array, (0, 1)).all():
+        raise DataError(
+            f"is_suggested: expected True or False for each sample, got {array.min()} to {array.max()}"
+        )
+    return array.astype(bool)

@@ -84,10 +84,15 @@ def _is_grid(x: np.ndarray, y: np.ndarray, columns: np.ndarray) -> bool:
 
 
 def plot_panels(panels: Sequence[Panel], samples: Int[np.ndarray, " chosen"]) -> np.ndarray:
-    """Plot the chosen samples, a column for each panel; one row if all of them are lines."""
+    """Plot the chosen samples, a column for each panel; one row if all of them are lines.
+
+    Next to maps, single numbers are written beside their sample.
+    """
     import matplotlib.pyplot as plt
 
     is_one_row = not any(panel.is_map for panel in panels)
+    numbers = {} if is_one_row else {p.title: p.values[:, 0] for p in panels if p.values.shape[1] == 1}
+    panels = [panel for panel in panels if panel.title not in numbers]
     rows = 1 if is_one_row else len(samples)
     size = (4 * len(panels), 3 * rows)
     _, axes = plt.subplots(rows, len(panels), figsize=size, squeeze=False, layout="constrained")
@@ -95,7 +100,8 @@ def plot_panels(panels: Sequence[Panel], samples: Int[np.ndarray, " chosen"]) ->
         for panel, place in zip(panels, axes[0 if is_one_row else row], strict=True):
             panel.draw(place, sample)
         if not is_one_row:
-            axes[row, 0].set_ylabel(f"sample {sample}")
+            lines = [f"sample {sample}", *(f"{name} = {each[sample]:.4g}" for name, each in numbers.items())]
+            axes[row, 0].set_ylabel("\n".join(lines))
     if is_one_row:
         axes[0, -1].legend()
     return axes

@@ -15,6 +15,8 @@ from .array_checks import (
     Indices,
     any_array,
     check_length,
+    checked_labels,
+    checked_marks,
     checked_names,
     checked_weights,
     evenly,
@@ -141,8 +143,8 @@ class AbstractData(abc.ABC):
             inputs=_named_inputs(inputs, samples),
             **fields,
             sample_weights=checked_weights("sample_weights", sample_weights, "samples", samples),
-            is_suggested=None if is_suggested is None else _checked_marks(is_suggested, samples),
-            labels=_checked_labels(_plain_keys("labels", labels or {}), samples),
+            is_suggested=None if is_suggested is None else checked_marks(is_suggested, samples),
+            labels=checked_labels(_plain_keys("labels", labels or {}), samples),
             output_name=plain_name(output_name),
             coordinate_names=coordinate_names or default_coordinate_names(coordinates),
             channel_names=channel_names,
@@ -294,13 +296,11 @@ class OperatorData(AbstractData):
 
 
 def _one_coordinate(points: object) -> np.ndarray:
-    """Points with one axis have one coordinate."""
     places = any_array("points", points)
     if places.ndim > 2:
         raise DataError(
-            f"points: expected 2 axes (points, coordinates), got shape {places.shape}; give the coordinates of a "
-            f"grid by name, points={{'x': x, 't': t}}, or points.reshape(-1, {places.shape[-1]}) and outputs "
-            "(samples, points)"
+            f"points: expected 2 axes (points, coordinates), got shape {places.shape}; give coordinates of a grid "
+            f"by name, {{'x': x, 't': t}}, or points.reshape(-1, {places.shape[-1]}) and outputs (samples, points)"
         )
     return places[:, None] if places.ndim == 1 else places
 
@@ -346,23 +346,6 @@ def _plain_keys(what: str, entries: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _checked_labels(labels: Mapping[str, object], samples: int) -> dict[str, Float[np.ndarray, " samples"]]:
-    checked = {name: real_array(f"labels[{name!r}]", label, ("samples",)) for name, label in labels.items()}
-    for name, label in checked.items():
-        check_length(f"labels[{name!r}]", "samples", len(label), samples, "outputs")
-    return checked
-
-
-def _checked_marks(marks: object, samples: int) -> Bool[np.ndarray, " samples"]:
-    array = whole_numbers("is_suggested", marks, ("samples",))
-    check_length("is_suggested", "samples", len(array), samples, "outputs")
-    if not np.isin(array, (0, 1)).all():
-        raise DataError(
-            f"is_suggested: expected True or False for each sample, got {array.min()} to {array.max()}"
-        )
-    return array.astype(bool)
-
-
 def _hint(points: np.ndarray, outputs: np.ndarray) -> str:
     """Say what probably happened where outputs and points do not match."""
     samples, columns = outputs.shape[:2]
@@ -373,10 +356,8 @@ def _hint(points: np.ndarray, outputs: np.ndarray) -> str:
     if columns == points.shape[1] > len(points):
         return "; points looks transposed; use .T"
     if outputs.ndim == 3 and outputs.shape[2] == len(points):
-        return (
-            "; channels are the last axis; use np.moveaxis(outputs, 1, 2); or, if these are the axes of a grid, "
-            "give its coordinates by name, points={'x': x, 't': t}"
-        )
+        channels = "channels are the last axis; use np.moveaxis(outputs, 1, 2)"
+        return f"; {channels}; or, if it is a grid, give its coordinates by name, points={{'x': x, 't': t}}"
     if outputs.ndim == 3 and columns * outputs.shape[2] == len(points):
         return "; flatten the grid with outputs.reshape(len(outputs), -1)"
     return ""

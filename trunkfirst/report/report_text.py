@@ -9,19 +9,8 @@ import numpy as np
 from ..data.operator_data import OperatorData
 from ..records import mapping_at
 from .figures import method_label
-from .run_files import Experiment, Run
-from .tables import (
-    BASELINES,
-    LIMITED_BY_NETWORK,
-    TEST,
-    TRUNK,
-    VALIDATION,
-    Path,
-    is_limited_by_network,
-    loss_over_limit,
-    mean_of,
-    scientific,
-)
+from .run_files import Experiment, Run, is_limited_by_network, loss_over_limit
+from .tables import BASELINES, LIMITED_BY_NETWORK, TEST, TRUNK, VALIDATION, Path, mean_of, scientific
 
 # -- names of quantities
 

@@ -319,3 +319,16 @@ def _read_evaluation(path: Path) -> EvaluationRecord | None:
         return EvaluationRecord.from_arrays(arrays)
     except (TypeError, ValueError) as error:
         raise CorruptFileError(f"{path}: {error}. Evaluate the run again.") from error
+
+
+def is_limited_by_network(run: Run) -> bool | None:
+    """Whether more functions in the trunk could not help; None where it was not recorded."""
+    found = mapping_at(run.metrics, "trunk").get("is_limited_by_network")
+    return found if isinstance(found, bool) else None
+
+
+def loss_over_limit(run: Run) -> float | None:
+    """Trunk loss over the lowest possible, where that is known (p = 2) and above rounding level."""
+    loss, limit = run.number("trunk", "loss"), run.number("trunk", "limit")
+    is_known = is_limited_by_network(run) is False and run.number("trunk", "limit_upper") is None
+    return loss / limit if is_known and loss is not None and limit else None

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..records import BASELINES, CandidateSettings, Choice, Claim, mapping_at
 from .figures import method_label
-from .run_files import Experiment, Run
+from .run_files import Experiment, Run, is_limited_by_network, loss_over_limit
 
 MISSING = "\u2013"  # an en dash
 NO_TRUNK = "no trunk, Matern kernel ridge"
@@ -171,7 +171,7 @@ def methods_table(experiment: Experiment) -> Table:
     rows = tuple((heading, *(_with_spread(runs, path) for runs in groups)) for heading, path in _shown(experiment))
     if _has_unfinished(experiment):
         rows = (("Status", *map(_status, groups)), *rows)
-    caption = "Methods side by side" if len(groups) > 1 else "Errors, losses, sizes and seconds"
+    caption = "Methods side by side" if len(groups) > 1 else "All numbers"
     caption += ", mean ± standard deviation over seeds." if any(len(runs) > 1 for runs in groups) else "."
     return Table(caption, ("Quantity", *map(method_label, experiment.methods)), rows, "figures")
 
@@ -192,27 +192,13 @@ def runs_table(experiment: Experiment) -> Table:
     return Table("Every run.", header, rows, "figures wide", summary="Every run on its own")
 
 
-def is_limited_by_network(run: Run) -> bool | None:
-    """Whether more functions in the trunk could not help; None where it was not recorded."""
-    found = mapping_at(run.metrics, "trunk").get("is_limited_by_network")
-    return found if isinstance(found, bool) else None
-
-
-def loss_over_limit(run: Run) -> float | None:
-    """Trunk loss over the lowest possible, where that is known (p = 2) and above rounding level."""
-    loss, limit = run.number(*TRUNK), run.number("trunk", "limit")
-    is_known = is_limited_by_network(run) is False and run.number("trunk", "limit_upper") is None
-    return loss / limit if is_known and loss is not None and limit else None
-
-
 def _shown(experiment: Experiment) -> list[tuple[str, Path]]:
     """The quantities that at least one run has."""
-    found = (each for each in _QUANTITIES if not _is_closed_form(experiment, each[1]))
-    return [each for each in found if any(_cell(run, each[1]) != MISSING for run in experiment.runs)]
+    return [each for each in _QUANTITIES if any(_is_shown(run, each[1]) for run in experiment.runs)]
 
 
-def _is_closed_form(experiment: Experiment, path: Path) -> bool:
-    return path[-1] == "iterations" and all((_number(run, path) or 0) <= 1 for run in experiment.runs)
+def _is_shown(run: Run, path: Path) -> bool:
+    return (_number(run, path) or 0) > 1 if path[-1] == "iterations" else _cell(run, path) != MISSING
 
 
 def _has_unfinished(experiment: Experiment) -> bool:
