@@ -368,7 +368,7 @@ _FEWER_MODES, _ENOUGH_MODES = 0.99, 1.005
 
 @dc.dataclass(frozen=True)
 class ModeCounts:
-    """Numbers of modes that are better than all, with their mean errors, and the fewest that are as good as all."""
+    """Numbers of modes better than all, with their mean errors, and the fewest that are as good as all."""
 
     better: dict[int, float]
     enough: int
