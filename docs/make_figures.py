@@ -1,12 +1,7 @@
 """Draws figures of README and documentation from real runs: python docs/make_figures.py [ONE].
 
-<<<<<<< HEAD
 ONE draws some of them: `shock-tube` that of the README, whose errors it prints, `domains` those of problems.md,
 and `moving` that of moving.md.
-=======
-`python docs/make_figures.py domains` draws the domains and equations of the problems alone, in seconds, and
-`moving` the figure of moving.md too.
->>>>>>> main
 
 The example of method.md is a front at a: a -> u(x) = 1 / (1 + exp(-(x - a) / 0.04)). Every number in the
 figures is from these runs, which take minutes.
@@ -184,7 +179,6 @@ def draw_moving() -> Figure:
     return figure
 
 
-<<<<<<< HEAD
 def draw_shock_tube() -> Figure:
     """An unseen field of a shock tube and the errors of all unseen fields, beside PCA with two regressions."""
     data = trunkfirst.make_data("riemann")
@@ -217,24 +211,6 @@ def draw_shock_tube() -> Figure:
     return figure
 
 
-def draw_moving_errors(moving: dict[int, trunkfirst.Operator]) -> Figure:
-    """The error of unseen samples against the number of functions, fixed and moving."""
-    unseen = moving_jumps()[1]
-    widths = (1, 2, 4, 8, 16, 32, 56)
-    fixed = {width: fit_jumps(trunkfirst.ModesTrunk(width=width)) for width in widths}
-    figure, panel = plt.subplots(figsize=(5.2, 3.3))
-    for name, operators, style in (("fixed", fixed, "s-"), ("that move", moving, "o-")):
-        errors = [float(trunkfirst.evaluate(each, unseen).errors.mean()) for each in operators.values()]
-        ranks = [each.rank for each in operators.values()]
-        panel.loglog(ranks, errors, style, color=ORANGE if name == "fixed" else BLUE, label=name)
-        sys.stdout.write(f"functions {name}: {dict(zip(ranks, errors, strict=True))}\n")
-    panel.set(xlabel="number of functions", ylabel="mean relative l2 error, unseen samples")
-    panel.legend()
-    return figure
-
-
-=======
->>>>>>> main
 def draw_problem(problem: str, method: trunkfirst.TwoStep) -> Figure:
     """Truth, prediction and error of the median test sample, from 300 samples and few iterations."""
     data = trunkfirst.make_data(problem, samples=300)
@@ -362,25 +338,14 @@ def main(only: str = "") -> None:
         | {"axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 110, "axes.titlesize": 10}
         | {"mathtext.fontset": "cm"}
     )
-<<<<<<< HEAD
     if only in ("", "domains"):
         for problem in STATEMENTS:
             save(draw_domain(problem), f"domain-{problem}.png")
     if only in ("", "shock-tube"):
         save(draw_shock_tube(), "shock-tube.png")
     if only in ("", "moving"):
-        moving = {width: fit_jumps(trunkfirst.MovingTrunk(width=width, iterations=400)) for width in (1, 2, 4, 8)}
-        save(draw_moving(moving[4]), "moving.svg")
-        save(draw_moving_errors(moving), "moving-errors.svg")
+        save(draw_moving(), "moving.svg")
     if only:
-=======
-    for problem in STATEMENTS:
-        save(draw_domain(problem), f"domain-{problem}.png")
-    if only == "domains":
-        return
-    save(draw_moving(), "moving.svg")
-    if only == "moving":
->>>>>>> main
         return
     results = methods()
     projected = results["step 1, coefficients solved for"]
