@@ -38,6 +38,17 @@ templates_path: list[str] = []
 def setup(app) -> None:
     app.connect("autodoc-process-docstring", as_restructured_text)
     app.connect("autodoc-process-signature", with_short_names)
+    app.connect("html-page-context", keep_numbers_whole)
+
+
+def keep_numbers_whole(app, name, template, context: dict, doctree) -> None:
+    """A browser would break 2.11e-7 at its hyphen and 3 % at its space."""
+    del app, name, template, doctree
+    parts = re.split(r"(<pre>.*?</pre>)", context.get("body", ""), flags=re.DOTALL)
+    number = re.compile(r"(?<![\w.=/-])(\d[\d.,]*e-\d+)(?=[^<>]*<)")
+    parts[::2] = [number.sub(r'<span class="number">\1</span>', part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"(?<=\d) %", "&#160;%", part) for part in parts[::2]]
+    context["body"] = "".join(parts)
 
 
 def as_restructured_text(app, what, name, thing, options, lines: list[str]) -> None:

@@ -1,14 +1,15 @@
-"""Draws the figures of method.md, moving.md and problems.md from small real runs: python docs/make_figures.py.
+"""Draws figures of README and documentation from real runs: python docs/make_figures.py [ONE].
 
-`python docs/make_figures.py domains` draws the domains and equations of the problems alone, in seconds, and
-`moving` the figure of moving.md too.
+ONE draws some of them: `shock-tube` that of the README, whose errors it prints, `domains` those of problems.md,
+and `moving` that of moving.md.
 
-The example of method.md is a front at a: the operator maps the number a to the curve
-u(x) = 1 / (1 + exp(-(x - a) / 0.04)). It takes a minute or two; every number in the figures is from these runs.
+The example of method.md is a front at a: a -> u(x) = 1 / (1 + exp(-(x - a) / 0.04)). Every number in the
+figures is from these runs, which take minutes.
 """
 
 import importlib.util
 import sys
+import time
 from pathlib import Path
 
 import matplotlib as mpl
@@ -178,6 +179,38 @@ def draw_moving() -> Figure:
     return figure
 
 
+def draw_shock_tube() -> Figure:
+    """An unseen field of a shock tube and the errors of all unseen fields, beside PCA with two regressions."""
+    data = trunkfirst.make_data("riemann")
+    data = trunkfirst.OperatorData(data.inputs, data.points, data.outputs[..., 0], output_name="velocity")
+    train, unseen = data.take(slice(0, 400)), data.take(slice(400, 500))
+    baselines = script("benchmarks/_baselines.py")
+    fields, outputs = {}, train.outputs[..., None]
+    for name, regression in (("PCA + ridge", baselines.Ridge()), ("PCA + kernel ridge", baselines.KernelRidge())):
+        begin = time.process_time()
+        found, _ = baselines.predict(regression, train.flat_inputs, outputs, unseen.flat_inputs)
+        fields[name] = (found[..., 0], time.process_time() - begin)
+    begin = time.process_time()
+    trunk, inputs = trunkfirst.MovingTrunk(iterations=400), trunkfirst.StandardisedInputs("log")
+    method = trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), inputs=inputs, weights="relative")
+    operator = trunkfirst.fit(train, method=method, minutes=None, intervals=False).operator
+    fields["trunkfirst, moving trunk"] = (operator.predict(unseen.flat_inputs), time.process_time() - begin)
+    norms = np.linalg.norm(unseen.outputs, axis=1)
+    errors = {n: np.linalg.norm(u - unseen.outputs, axis=1) / norms for n, (u, _) in fields.items()}
+    for name, each in errors.items():
+        sys.stdout.write(f"{name}: mean {each.mean():.2e}, {fields[name][1]:.1f} s of processor time\n")
+    typical = int(np.argsort(errors["PCA + kernel ridge"])[len(norms) // 2])  # its median
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.4), width_ratios=(1.5, 1))
+    left.plot(x := data.points[:, 0], unseen.outputs[typical], color=GREY, lw=5, alpha=0.5, label="exact")
+    for (name, each), colour in zip(errors.items(), (PINK, ORANGE, BLUE), strict=True):
+        left.plot(x, fields[name][0][typical], color=colour, lw=1.2, label=f"{name}: error {each[typical]:.1e}")
+        right.semilogy(np.arange(1, len(norms) + 1), np.sort(each), color=colour, label=name)
+    left.set(title="velocity in a shock tube of unseen pressure", xlabel="x", ylim=(-0.2, None))
+    left.legend(fontsize=8, loc="lower center", ncols=2)
+    right.set(title="relative l2 errors of 100 unseen fields, sorted", xlabel="field")
+    return figure
+
+
 def draw_problem(problem: str, method: trunkfirst.TwoStep) -> Figure:
     """Truth, prediction and error of the median test sample, from 300 samples and few iterations."""
     data = trunkfirst.make_data(problem, samples=300)
@@ -285,10 +318,10 @@ def label(panel: Axes, x: float, y: float, name: str, *, boxed: bool = False) ->
     panel.text(x, y, f"${name}$", ha="center", va="center", fontsize=13, bbox=box)
 
 
-def example(name: str):
-    """A script of examples/ as a module."""
-    path = Path(__file__).parents[1] / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
+def script(name: str):
+    """A script of this repository as a module."""
+    path = Path(__file__).parents[1] / name
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -305,12 +338,14 @@ def main(only: str = "") -> None:
         | {"axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 110, "axes.titlesize": 10}
         | {"mathtext.fontset": "cm"}
     )
-    for problem in STATEMENTS:
-        save(draw_domain(problem), f"domain-{problem}.png")
-    if only == "domains":
-        return
-    save(draw_moving(), "moving.svg")
-    if only == "moving":
+    if only in ("", "domains"):
+        for problem in STATEMENTS:
+            save(draw_domain(problem), f"domain-{problem}.png")
+    if only in ("", "shock-tube"):
+        save(draw_shock_tube(), "shock-tube.png")
+    if only in ("", "moving"):
+        save(draw_moving(), "moving.svg")
+    if only:
         return
     results = methods()
     projected = results["step 1, coefficients solved for"]
@@ -329,7 +364,7 @@ def main(only: str = "") -> None:
     for name, result in results.items():
         error = trunkfirst.evaluate(result.operator, TEST).summary()["mean_relative_l2"]
         sys.stdout.write(f"{name}: loss {result.diagnostics['trunk']['loss']:.1e}, test error {error:.1e}\n")
-    for problem, method in example("darcy").methods(600).items():
+    for problem, method in script("examples/darcy.py").methods(600).items():
         save(draw_problem(problem, method), f"problem-{problem}.png")
 
 

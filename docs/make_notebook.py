@@ -1,6 +1,7 @@
-"""Makes examples/antiderivative.ipynb from examples/antiderivative.py and runs it: python docs/make_notebook.py.
+"""Makes the notebooks from scripts in examples/ and runs them: python docs/make_notebook.py [NAME ...].
 
-Comments at the beginning of a paragraph of `main` become text, the rest code. All cells run as one program.
+Comments at the beginning of a paragraph of `main` become text, the rest code; the last one draws the picture.
+All cells run as one program.
 """
 
 import ast
@@ -12,37 +13,41 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "examples" / "antiderivative.py"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NOTEBOOKS = ("antiderivative", "mesh")
 CUT = "--- next cell ---"
-PICTURE = """import matplotlib.pyplot as plt
-
-figure, panel = plt.subplots(figsize=(6, 3.2), layout="constrained")
-panel.plot(finer, exact[:4].T, color="0.7", lw=4)
-panel.plot(finer, predicted[:4].T, lw=1)
-panel.set(title="four new samples: exact in grey, predictions on top", xlabel="x");"""
 
 
-def cells() -> list[tuple[str, str]]:
+def cells(name: str) -> list[tuple[str, str]]:
     """(kind, source) of every cell."""
-    source = SCRIPT.read_text(encoding="utf-8")
+    source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
     tree = ast.parse(source)
-    *_, function, main, _ = tree.body
     lines = source.splitlines()
-    title, *rest = ast.get_docstring(tree).split("\n\n")
-    found = [("markdown", f"# The antiderivative\n\n{title}\n\n{rest[-1]}")]
-    found.append(("code", "import numpy as np\n\nimport trunkfirst"))
-    found.append(("code", "\n".join(lines[function.lineno - 1 : function.end_lineno])))
+    imports = [part for part in tree.body if isinstance(part, ast.Import | ast.ImportFrom)]
+    main = next(part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == "main")
+    functions = [part for part in tree.body if isinstance(part, ast.FunctionDef) and part is not main]
+    title, _, *rest = (ast.get_docstring(tree) or "").split("\n\n")
+    found = [("markdown", "\n\n".join([f"# {title}", *rest]))]
+    found += [("code", "\n".join(lines[part.lineno - 1 : part.end_lineno])) for part in functions]
     body = textwrap.dedent("\n".join(lines[main.lineno : main.body[-1].lineno - 1]))
-    for paragraph in body.split("\n\n"):
+    for paragraph in body.strip().split("\n\n"):
         text, code = _parted(paragraph.splitlines())
         found += [("markdown", text)] if text else []
         found.append(("code", code))
-    return [*found, ("markdown", "Predictions and exact solutions of four samples:"), ("code", PICTURE)]
+    # Of the imports those that are used: the picture is not written to a path here.
+    begin = "\n".join(lines[imports[0].lineno - 1 : imports[-1].end_lineno])
+    if not any("Path(" in code for _, code in found):
+        begin = begin.replace("from pathlib import Path\n\n", "")
+    return [found[0], ("code", begin), *found[1:]]
 
 
 def _parted(lines: list[str]) -> tuple[str, str]:
     count = next(i for i, line in enumerate(lines) if not line.startswith("#"))
-    return " ".join(line[2:] for line in lines[:count]), "\n".join(lines[count:])
+    code = lines[count:]
+    if code[0] == "if picture is not None:":
+        code = textwrap.dedent("\n".join(code[1:-1])).splitlines()
+        code[-1] += ";"
+    return " ".join(line[2:] for line in lines[:count]), "\n".join(code)
 
 
 def run(sources: list[str]) -> tuple[list[str], bytes]:
@@ -56,9 +61,9 @@ def run(sources: list[str]) -> tuple[list[str], bytes]:
         return done.stdout.split(f"{CUT}\n")[:-1], picture.read_bytes()
 
 
-def notebook() -> dict:
+def notebook(name: str) -> dict:
     """The whole notebook, format 4."""
-    parts = cells()
+    parts = cells(name)
     printed, picture = run([source for kind, source in parts if kind == "code"])
     found, count = [], 0
     for i, (kind, source) in enumerate(parts):
@@ -76,4 +81,6 @@ def notebook() -> dict:
 
 
 if __name__ == "__main__":
-    SCRIPT.with_suffix(".ipynb").write_text(json.dumps(notebook(), indent=1) + "\n", encoding="utf-8")
+    for each in sys.argv[1:] or NOTEBOOKS:
+        text = json.dumps(notebook(each), indent=1) + "\n"
+        (EXAMPLES / f"{each}.ipynb").write_text(text, encoding="utf-8")

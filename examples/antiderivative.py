@@ -5,6 +5,9 @@
 The data are random cosine series and their integrals, which are known exactly.
 """
 
+from pathlib import Path
+
+import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -18,7 +21,7 @@ def random_series(samples: int, x: np.ndarray, *, seed: int) -> tuple[np.ndarray
     return a @ np.cos(k * np.pi * x), a @ integrals
 
 
-def main() -> dict[str, float]:
+def main(picture: Path | None = None) -> dict[str, float]:
     # Inputs (samples, sensors), outputs (samples, points), points (points, coordinates).
     x = np.linspace(0, 1, 60)
     f, u = random_series(250, x, seed=0)
@@ -45,8 +48,16 @@ def main() -> dict[str, float]:
     _, exact = random_series(50, finer, seed=1)
     between = np.linalg.norm(predicted - exact) / np.linalg.norm(exact)
     print(f"error at 501 points: {between:.1e}")
+
+    # Predictions and exact solutions of four new samples.
+    if picture is not None:
+        figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
+        axes.plot(finer, exact[:4].T, color="0.7", lw=4)
+        axes.plot(finer, predicted[:4].T, lw=1)
+        axes.set(title="four new samples: exact in grey, predictions on top", xlabel="x")
+        figure.savefig(picture, dpi=80)
     return {"test": summary["mean_relative_l2"], "between": float(between)}
 
 
 if __name__ == "__main__":
-    main()
+    main(Path("antiderivative.png"))

@@ -6,6 +6,9 @@ The operator maps two numbers (a, b) to the wave u(x, y) = sin(a x + b y). Every
 points of its own. The trained operator predicts the whole field, here compared with the exact one on a grid.
 """
 
+from pathlib import Path
+
+import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -16,7 +19,7 @@ def wave(ab: np.ndarray, points: np.ndarray) -> np.ndarray:
     return np.sin(points @ ab)
 
 
-def main() -> dict[str, float]:
+def main(picture: Path | None = None) -> dict[str, float]:
     rng = np.random.default_rng(0)
     inputs = rng.uniform(0.5, 2, (150, 2))
     points = [rng.uniform(-1, 1, (rng.integers(15, 61), 2)) for _ in inputs]
@@ -46,8 +49,15 @@ def main() -> dict[str, float]:
     predicted = result.operator.predict(test.flat_inputs, grid)
     everywhere = float(np.linalg.norm(predicted - exact) / np.linalg.norm(exact))
     print(f"relative test error on a grid: {everywhere:.1e}")
+    if picture is not None:
+        figure, axes = plt.subplots(figsize=(4.5, 3.4), layout="constrained")
+        side = np.linspace(-0.9, 0.9, 30)
+        figure.colorbar(axes.contourf(side, side, predicted[0].reshape(30, 30), 20))
+        axes.plot(*test.points[0].T, "k.")
+        axes.set(title="predicted field, and where the sample is known", xlabel="x", ylabel="y")
+        figure.savefig(picture, dpi=80)
     return {"own points": own, "grid": everywhere}
 
 
 if __name__ == "__main__":
-    main()
+    main(Path("scattered.png"))

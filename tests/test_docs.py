@@ -55,6 +55,10 @@ def test_site_builds_without_a_warning(tmp_path):
     assert "Learn the operator that maps input functions" in reference
     assert "hidden widths; from the data if left out" in reference
     assert "Undefined" not in reference
+    # No browser breaks a number at its hyphen.
+    problems = (tmp_path / "html" / "problems.html").read_text(encoding="utf-8")
+    assert '<span class="number">2.11e-7</span>' in problems
+    assert re.findall(r">[^<]*[ (]\d\.\d+e-\d+", re.sub(r"<pre>.*?</pre>", "", problems, flags=re.DOTALL)) == []
     # Every picture is there: those in HTML tags are not looked at by Sphinx.
     sources = [
         page.parent / source

@@ -25,10 +25,10 @@ _FUNCTIONS = ("log", "inverse", "inverse-root")
 
 
 class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
-    """A DeepONet trained in two steps, with `fit`, `predict` and `score`.
+    """A DeepONet trained in two steps, as a scikit-learn regressor.
 
-    A row of X holds an input function at its sensors, the same row of y the output field at `points`. What is
-    "auto" is chosen on samples that are left out, as `trunkfirst.fit` does.
+    A row of X is an input function at its sensors, the same row of y the output field at `points`. `fit` chooses
+    what is "auto" on samples that are left out, as `trunkfirst.fit` does.
 
     Parameters
     ----------
@@ -36,22 +36,22 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
     trunk: "auto", "modes", "network", or a record such as `ModesTrunk(10)`.
     branch: "auto", "network", "linear", "kernel", or a record such as `Kernel()`.
     encoder: of X: "auto", "standardise", "raw", "log", ..., or a record such as `PrincipalInputs(8)`.
-    weights: "auto", "none", or "relative" where the relative error of every sample should count equally.
-    minutes: time allowed for each fit; less is used where more cannot pay.
+    weights: "auto", "none", or "relative" for the relative error of every sample.
+    minutes: limit of the time for each fit.
     progress: whether to report progress.
     random_state: seed of the networks; the same seed gives the same bits.
 
     Attributes
     ----------
-    operator_: the `Operator`: predict at any points, save it with `trunkfirst.save`.
+    operator_: the `Operator`: predicts at any points; `trunkfirst.save` saves it.
     result_: the `FitResult`, with history and diagnostics.
     points_, n_features_in_, feature_names_in_: as seen in training.
 
-    `score` is R^2 with every column weighted by its variance, so that a nearly constant column, such as a boundary
-    value, cannot spoil it.
+    `score` is R^2 with every column weighted by its variance, so that nearly constant columns, such as boundary
+    values, do not dominate.
 
-    A fitted estimator is in double precision. `pickle` keeps it only where JAX has double precision switched on
-    when the file is read.
+    A fitted estimator is in double precision. A pickle of it can be read only if JAX has double precision switched
+    on.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

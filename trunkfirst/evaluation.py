@@ -40,11 +40,12 @@ Outputs = Float[np.ndarray, "samples points"] | Float[np.ndarray, "samples point
 
 @dc.dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Relative l2 errors of every sample, in physical units; with several channels the mean over them.
+    """Relative l2 errors of every sample in physical units; with several channels, means over them.
 
-    `optimal_errors` are those of the conditional optimum: the best coefficients for the same trunk, computed from
-    the true output (the paper's def:cond-opt-rel). `reference_errors` compare the predictions with a finer
-    solution, `own_errors` compare the data with it; None without one.
+    `predictions` are (samples, points) or (samples, points, channels), `errors` (samples,). `optimal_errors` are
+    the errors with the best coefficients for the same trunk, computed from the true outputs. With a finer
+    solution, `reference_errors` compare the predictions with it and `own_errors` the data; otherwise they are
+    None.
     """
 
     predictions: Outputs
@@ -58,7 +59,7 @@ class Evaluation:
     """Mean relative error of `kernel_baseline` on the same samples; None until computed."""
 
     def summary(self) -> dict[str, Any]:
-        """The keys of `test` in `metrics.json` that are computed here."""
+        """Mean, median and largest errors, under the keys of `test` in `metrics.json`."""
         reference = self.reference_errors
         numbers: dict[str, Any] = {
             "mean_relative_l2": float(self.errors.mean()),
@@ -73,7 +74,7 @@ class Evaluation:
         return numbers
 
     def by_name(self) -> dict[str, Float[np.ndarray, " samples"]]:
-        """The errors, of the channels too, and what they are compared with, by name."""
+        """All errors by name, those of single channels included."""
         errors = {"error": self.errors, **(self.channel_errors or {})}
         errors["best possible with this trunk"] = self.optimal_errors
         finer = {} if self.reference_errors is None else {"against the finer solution": self.reference_errors}
@@ -95,7 +96,7 @@ class Evaluation:
         return html_table("Evaluation", [f"{len(self.errors)} samples", *rows])
 
     def plot(self) -> "Axes":
-        """Draw the sorted errors of all samples with matplotlib, with the best possible ones; returns the axes."""
+        """Draw the sorted errors of all samples, and the best possible ones; returns the matplotlib axes."""
         import matplotlib.pyplot as plt
 
         _, axes = plt.subplots(figsize=(4.5, 3.2), layout="constrained")
@@ -108,10 +109,16 @@ class Evaluation:
 
 
 def evaluate(operator: Operator, data: Any, outputs: Any = None, points: Any = None) -> Evaluation:
-    """Predict every sample of `data` and compare with its outputs.
+    """Predict every sample and compare it with its outputs.
 
-    `data` is `OperatorData` or `ScatteredData`; or the inputs, with their outputs, at the training points if no
-    points are given.
+    Args:
+        operator: a trained operator.
+        data: `OperatorData` or `ScatteredData`; or inputs (samples, sensors).
+        outputs: outputs (samples, points) or (samples, points, channels), if `data` are inputs.
+        points: where these outputs are given, (points, coordinates); by default the training points.
+
+    Returns:
+        An `Evaluation` with the relative l2 error of every sample.
 
     >>> import numpy as np
     >>> import trunkfirst

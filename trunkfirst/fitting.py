@@ -150,14 +150,13 @@ _DIGITS_SINGLE = 7.2
 
 @dc.dataclass(frozen=True, eq=False)
 class FitResult(Trained):
-    """An operator, how it was chosen and trained, and how good it is.
+    """An operator, how it was chosen and trained, and its errors.
 
-    `status` is "finished", "interrupted" or "diverged"; `history` the log of all stages; `diagnostics` the parts
-    `trunk`, `branch` and `parameters` of `metrics.json`; `method` the method with nothing left open; `evaluation`
-    the errors on the test samples, if any were held back; `validation_error` the mean relative l2 error of
-    operators on samples that they were not fitted to and that did not choose the method, or of the operator itself
-    where validation samples are kept out of training. `chosen.choice.baseline` has PCA + ridge and PCA + kernel
-    ridge.
+    `status` is "finished", "interrupted" or "diverged". `method` is the method with nothing left open, `history`
+    the log of all stages, and `diagnostics` has the parts `trunk`, `branch` and `parameters` of `metrics.json`.
+    `evaluation` has the errors on the test samples, if any were held back. `validation_error` is the mean relative
+    l2 error on samples that neither fitted nor chose the operator; `chosen.choice.baseline` has those of PCA +
+    ridge and PCA + kernel ridge.
     """
 
     method: AbstractMethod = dc.field(kw_only=True)
@@ -187,7 +186,7 @@ class FitResult(Trained):
 
     @property
     def megabytes(self) -> float:
-        """The size of the operator, in memory and as it is saved."""
+        """The size of the operator in memory and on disk."""
         return _megabytes(self.operator)
 
     # A dataclass that inherits from another makes its own unless it is said here.

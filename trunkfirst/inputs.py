@@ -94,11 +94,11 @@ class StandardisedInputs(AbstractInputs):
 
 @record
 class PowerInputs(AbstractInputs):
-    """Every sensor that is positive in training raised to a power of its own, then with mean 0 and deviation 1.
+    """A power of its own for every sensor that is positive in training, then mean 0 and deviation 1.
 
-    Powers that are left out are found by the marginal likelihood of a kernel with a length for every sensor, which
-    predicts the leading output coefficients, and rounded to -1, -1/2, 0 (the logarithm), 1/2 or 1. That is for at
-    most 32 sensors in all, and outputs at the same points.
+    Powers that are left out are found by the marginal likelihood of a kernel with a length for every sensor that
+    predicts the leading output coefficients, and rounded to -1, -1/2, 0 (the logarithm), 1/2 or 1. For at most 32
+    sensors in all, and outputs at the same points.
     """
 
     powers: tuple[float, ...] | None = Field(
@@ -120,7 +120,7 @@ class PowerInputs(AbstractInputs):
 
 @record
 class PrincipalInputs(AbstractInputs):
-    """The first `count` principal coordinates of the inputs, with one scale: small coordinates stay small."""
+    """The first `count` principal coordinates of the inputs, all with the same scale."""
 
     count: int = Field(ge=1, description="how many principal coordinates")
     kind: Literal["principal"] = kind_field("principal")
@@ -214,7 +214,7 @@ _SINGLE = (RawInputs, StandardisedInputs, PowerInputs, PrincipalInputs, Predicti
 
 @record
 class PerInput(AbstractInputs):
-    """Every input function with its own encoding, by name."""
+    """An encoder for every input function, by name."""
 
     encodings: dict[str, Annotated[AbstractInputs, OneOf(*_SINGLE)]] = Field(
         description="an encoding for every input, by name"

@@ -57,38 +57,38 @@ def fit(
 ) -> FitResult:
     """Learn the operator that maps input functions to output functions.
 
-    What the method leaves open is chosen: trunk, branch, encoder and weights by the error of the whole operator on
-    samples that are left out, iterations from the time. Closed forms come first; networks follow as long as they
-    can pay. Then the operator is trained on all samples but the test samples.
+    Whatever `method` leaves open is chosen by the error of the whole operator on samples that are left out: trunk,
+    branch, encoder and weights. Closed forms are tried first; networks follow if there is time and they can still
+    improve the error. The result is then fitted to all samples except the test samples.
 
     Args:
         inputs: input functions (samples, sensors) or, on a grid, (samples, n, m), a dictionary of several by
             name, or a pandas table of parameters; or `OperatorData`, `ScatteredData`, `ShardedData`, an xarray
             Dataset, a dictionary of arrays, or the path of a file.
-        outputs: output functions (samples, points) or (samples, points, channels), where `inputs` is an array. An
+        outputs: output functions (samples, points) or (samples, points, channels), if `inputs` is an array. An
             xarray DataArray needs no points.
-        points: where the outputs are given (points, coordinates), or (points) of one coordinate, where `inputs`
-            is an array; or the coordinates of a grid by name, {"x": x, "t": t}, for outputs with an axis for each.
-        axes: what the axes of such outputs are, ("x", "t") or ("samples", "x", "t", "channels"), where their
-            lengths do not tell.
-        method: `TwoStep`, `Monolithic` or `MonolithicProjected`; everything is chosen if left out.
-        minutes: time allowed; less is used where more cannot pay, any if None.
-        seed: of the networks; the same seed gives the same bits.
+        points: where the outputs are given, (points, coordinates), or (points,) for one coordinate, if `inputs` is
+            an array; or the coordinates of a grid by name, {"x": x, "t": t}, for outputs with an axis for each.
+        axes: the axes of outputs on a grid, ("x", "t") or ("samples", "x", "t", "channels"), if their lengths do
+            not determine them.
+        method: `TwoStep`, `Monolithic` or `MonolithicProjected`; chosen if left out.
+        minutes: limit of the time for the whole fit; None for no limit.
+        seed: seed of the networks; the same seed gives the same bits.
         test_share: share of the samples that are held back and evaluated at the end.
-        out: a folder for the run: operator, configuration, metrics; it can be resumed.
-        intervals: whether to calibrate prediction intervals; by default where something was chosen.
-        devices: how many devices, or which, share the work.
-        trunk_result: a finished step 1 of an earlier two-step fit to build on.
+        out: folder of the run, with operator, configuration and metrics; an interrupted run can be resumed.
+        intervals: whether to calibrate prediction intervals; by default if something is chosen.
+        devices: number of devices that share the work, or the devices.
+        trunk_result: step 1 of an earlier two-step fit, to be used again.
         progress: whether to report progress, or an object to report to; by default on a terminal.
-        throw: whether a loss that is no longer finite raises; else the status is "diverged".
+        throw: whether to raise if the loss is no longer finite; otherwise the status is "diverged".
 
     Returns:
         A `FitResult` with the `operator`.
 
     Raises:
-        DataError: arrays of the wrong shape, type or value.
-        SettingError: a method that does not fit the data.
-        DivergedError: a loss that is no longer finite.
+        DataError: an array has a wrong shape, type or value.
+        SettingError: the method does not suit the data.
+        DivergedError: the loss is no longer finite.
 
     >>> import numpy as np
     >>> import trunkfirst
@@ -178,9 +178,10 @@ _BASELINES = {"pca-ridge": Linear(), "pca-kernel-ridge": Kernel()}
 class CrossValidation:
     """Relative l2 errors of all samples, each predicted by an operator that was chosen and fitted without it.
 
-    `errors` (samples,), NaN for those that were suggested; `parts` are the samples that were left out together;
-    `channel_errors` by channel, where there are several; `baseline` the errors of PCA + ridge and PCA + kernel
-    ridge on the same parts, where all samples have the same points; `methods` what was chosen without each part.
+    `errors` is (samples,), NaN for suggested samples; `parts` are the indices of the samples left out together;
+    `channel_errors` are the errors by channel if there are several; `baseline` has the errors of PCA + ridge and
+    PCA + kernel ridge on the same parts if all samples have the same points; `methods` are those chosen without
+    each part.
     """
 
     errors: Float[np.ndarray, " samples"]
@@ -233,10 +234,23 @@ def cross_validate(
     seed: int = 0,
     progress: bool | Reporter | None = None,
 ) -> CrossValidation:
-    """Leave out one part of the samples after the other, fit the rest as `fit` does, and measure the error there.
+    """Measure the error of `fit` by leaving out each part of the samples in turn.
 
-    Everything that `fit` chooses is chosen anew without the part. `inputs`, `outputs`, `points`, `axes` and
-    `method` are those of `fit`; `minutes` is the time for all folds together.
+    Everything that `fit` chooses is chosen anew without the part.
+
+    Args:
+        inputs: as for `fit`, (samples, sensors).
+        outputs: as for `fit`, (samples, points) or (samples, points, channels).
+        points: as for `fit`, (points, coordinates).
+        axes: as for `fit`.
+        method: as for `fit`; chosen in every fold if left out.
+        folds: number of parts.
+        minutes: limit of the time for all folds together; None for no limit.
+        seed: seed of folds and networks.
+        progress: as for `fit`.
+
+    Returns:
+        A `CrossValidation` with the error of every sample.
 
     >>> import numpy as np
     >>> import trunkfirst

@@ -370,9 +370,9 @@ def _without_prefix(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any
 class Prediction:
     """Predicted outputs with an interval of a given level at every point.
 
-    `values`, `lower` and `upper` have the shape of the outputs; `is_outlier` (samples,) marks inputs outside the
-    range of the training inputs, whose predictions are unreliable; `is_extrapolated` (points,) marks points
-    outside the training domain, where the bounds are NaN.
+    `values`, `lower` and `upper` have the shape of the outputs; `is_outlier` (samples,) marks inputs unlike those
+    of training, whose predictions are unreliable; `is_extrapolated` (points,) marks points outside the training
+    domain, where the bounds are NaN.
     """
 
     values: np.ndarray

@@ -30,11 +30,11 @@ _FLAT = 0.1
 
 @dc.dataclass(frozen=True, eq=False)
 class LearningCurve:
-    """Mean relative errors of a closed form on samples left out, against the number of samples it was fitted to.
+    """Mean relative errors of a closed form on samples left out, by the number of samples it was fitted to.
 
-    `counts` (sizes,) and `errors` (sizes,); `samples`, of which the largest subset is a part, and `method`, in
-    words. `rates` and `constants` (draws,) are those of the law constant * count^-rate, fitted to curves of
-    resampled folds: their spread is the uncertainty of what is extrapolated.
+    `counts` and `errors` are (sizes,); `samples` is the number of samples, `method` the method in words. `rates`
+    and `constants` (draws,) are those of the law constant * count^-rate, fitted to curves of resampled folds:
+    their spread is the uncertainty of the extrapolation.
     """
 
     counts: Int[np.ndarray, " sizes"]
@@ -46,15 +46,15 @@ class LearningCurve:
 
     @property
     def rate(self) -> float:
-        """The power of 1 / count that the error falls with."""
+        """The exponent r of the fitted law: the error falls like count^-r."""
         return float(np.median(self.rates))
 
     def error_at(self, count: int) -> float:
-        """The error that is expected with this many samples."""
+        """Expected error with this many samples."""
         return float(np.median(self.constants * count**-self.rates))
 
     def samples_for(self, error: float) -> tuple[float, float, float]:
-        """How many samples are needed for this error: median, and the ends of the range of 80 %."""
+        """Number of samples needed for this error: the median, and the ends of a range of 80 %."""
         if not error > 0:
             raise ValueRangeError(f"error is {error}; expected a number above 0")
         with np.errstate(over="ignore", divide="ignore"):
@@ -63,7 +63,7 @@ class LearningCurve:
         return float(middle), float(low), float(high)
 
     def summary(self) -> dict[str, Any]:
-        """Everything in plain values, as in `diagnosis.json`; None for what is not finite."""
+        """Everything in plain values, as in `diagnosis.json`; None for values that are not finite."""
         middle, low, high = (
             None if not np.isfinite(n) else round(n) for n in self.samples_for(self.error_at(self.samples) / 2)
         )
@@ -79,7 +79,7 @@ class LearningCurve:
         }
 
     def sentence(self) -> str:
-        """How the error falls, and how many samples halve it."""
+        """A sentence with the rate and the number of samples that halve the error."""
         low, high = self._range(self.rates)
         fall = f"With {self.method} the error falls like samples^-{self.rate:.2f} ({low:.2f} to {high:.2f})"
         if self.rate < _FLAT:
@@ -104,17 +104,20 @@ def learning_curve(
     folds: int = 5,
     seed: int = 0,
 ) -> LearningCurve:
-    """How many samples do I need: the error of a closed form fitted to more and more samples, extrapolated.
+    """Measure how the error falls with the number of samples, and extrapolate it.
 
-    Each fold of the samples is left out in turn, and growing random subsets of the rest are fitted and measured on
-    it. Samples that were suggested are not used.
+    Each fold of the samples is left out in turn; a closed form is fitted to growing random subsets of the others
+    and measured on it. Suggested samples are not used.
 
     Args:
         data: `OperatorData`, or what `read_data` reads.
-        method: a two-step method with modes as trunk and a kernel or linear branch, as `fit` chooses it; anything
-            else, and None, is replaced by PCA + kernel ridge, which is usually no better than what `fit` chooses.
-        folds: how many parts are left out.
-        seed: of folds and subsets.
+        method: a two-step method with modes as trunk and a kernel or linear branch, as `fit` chooses it. Any other
+            method, and None, is replaced by PCA + kernel ridge.
+        folds: number of parts.
+        seed: seed of folds and subsets.
+
+    Returns:
+        A `LearningCurve` with the errors and the fitted power law.
 
     >>> import numpy as np
     >>> import trunkfirst

@@ -29,7 +29,7 @@ from .settings import Field, record
 
 @record
 class Batches:
-    """How many samples and points an iteration looks at; None means all. All pairs of them are used."""
+    """Numbers of samples and of points in a batch, all if None; each sample is used at each of the points."""
 
     samples: int | None = Field(default=None, ge=1, description="samples in a step of Adam; all if left out")
     points: int | None = Field(default=None, ge=1, description="points in a step of Adam; all if left out")

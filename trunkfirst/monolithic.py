@@ -67,9 +67,9 @@ class AbstractMonolithic(AbstractMethod):
 
 @record
 class Monolithic(AbstractMonolithic):
-    """Trunk and branch trained at once on the output loss by a minimiser, as DeepONets usually are.
+    """Trunk and branch trained at once on the output loss by a minimiser, as is usual for DeepONets.
 
-    With `train_transform` a square matrix T between them is trained too (the paper's reparameterisation).
+    With `train_transform`, a square matrix T between them is trained too (the paper's reparameterisation).
     """
 
     minimiser: Minimiser = Adam()
@@ -103,7 +103,7 @@ class Monolithic(AbstractMonolithic):
 
 @record
 class MonolithicProjected(AbstractMonolithic):
-    """Trunk and branch at once, with their output layers, one matrix between them, solved for."""
+    """Trunk and branch trained at once; the matrix between them, their output layers, is solved for."""
 
     minimiser: Minimiser = LBFGS()
     iterations: int = Field(default=6000, ge=1, description="iterations of the minimiser, at most")

@@ -52,10 +52,10 @@ _STOPPING = Stopping(patience=300, stuck=100)
 
 @record
 class MovingTrunk(AbstractTrunk):
-    """Functions of a point and of the input, for outputs whose shocks, fronts or waves move with the input.
+    """Functions of the point and of the input, for outputs whose shocks, fronts or waves move with the input.
 
-    Where fixed functions would need hundreds of terms a few that move are enough. Not for smooth outputs: modes
-    are faster and better there.
+    A few of these replace hundreds of fixed functions. For smooth outputs `ModesTrunk` is faster and more
+    accurate.
     """
 
     sees_inputs: ClassVar[bool] = True

@@ -230,9 +230,9 @@ def _misfit(problem: AbstractObjective, parameters: Parameters) -> Float[Array, 
 
 @record
 class SeparateTrunks(AbstractTrunk):
-    """A trunk for every output channel, trained on this channel alone; then all of them next to each other.
+    """A trunk for every output channel, trained on this channel alone.
 
-    Every channel has coefficients for the functions of all trunks, its own and the others'.
+    Every channel then has coefficients for the functions of all trunks.
     """
 
     each: NetworkTrunk

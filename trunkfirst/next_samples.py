@@ -47,8 +47,8 @@ _SMALLEST = 1e-4
 class Suggestion:
     """Inputs to simulate, the most useful first.
 
-    `inputs` (count, sensors) by name; `rows` (count,) their places in the pool, if there was one; `deviations`
-    (count,) the error that is expected there, relative to the output, when those before it have been simulated.
+    `inputs` are (count, sensors) by name; `rows` (count,) their indices in the pool, if there was one;
+    `deviations` (count,) the expected relative error at each input after those before it have been simulated.
     """
 
     inputs: Mapping[str, Float[np.ndarray, "count sensors"]]
@@ -69,7 +69,7 @@ class Suggestion:
         return f"{len(self)} samples of {', '.join(self.names)}, with expected errors of {low:.1e} to {high:.1e}"
 
     def write(self, path: Path | str) -> None:
-        """Write a table (.csv) with the names as titles, or arrays (.npz) that a file for `fit` can begin with."""
+        """Write a table with a header (.csv), or arrays that can start a data file (.npz)."""
         path = Path(path)
         if path.suffix.lower() == ".csv":
             text = io.StringIO()
@@ -92,22 +92,25 @@ def suggest(
     pool: Any = None,
     seed: int = 0,
 ) -> Suggestion:
-    """Where to simulate next: the inputs that lower the expected relative error the most, over the whole range.
+    """Choose the inputs to simulate next: those that reduce the expected relative error most.
 
-    Add them with `fit --from`, or to your arrays with `OperatorData(..., is_suggested=...)`: they are not like new
-    inputs, so errors and intervals have to be measured without them.
+    Add the new samples with `fit --from`, or with `OperatorData(..., is_suggested=...)`: they are no random
+    sample, so errors and intervals are measured without them.
 
     Args:
-        source: what `fit` returned, an operator, or the folder of either.
-        count: how many inputs; they are spread out, so ask for all that you can simulate at once.
-        ranges: of the numbers by name, {"a": (1, 10), "b": ("log", 1e-3, 1)} or "a=1:10,b=log:1e-3:1"; by default
-            those of training, logarithmic where training was.
-        pool: instead of ranges, the inputs to choose from: what `predict` takes, or a file with them. Needed where
-            the inputs are functions.
-        seed: of the candidates in the ranges; the same seed gives the same inputs.
+        source: the result of `fit`, an operator, or the folder of either.
+        count: number of inputs. They are spread out, so ask for all that you can simulate at once.
+        ranges: ranges of the inputs by name, {"a": (1, 10), "b": ("log", 1e-3, 1)} or "a=1:10,b=log:1e-3:1"; by
+            default those of training.
+        pool: inputs to choose from instead of ranges: what `predict` takes, or a file with them. Needed if the
+            inputs are functions.
+        seed: seed of the candidates in the ranges; the same seed gives the same inputs.
 
     Returns:
         A `Suggestion` with the `inputs`, which `write` saves.
+
+    Raises:
+        UsageError: inputs that are functions, without a pool.
 
     >>> import numpy as np
     >>> import trunkfirst

@@ -95,11 +95,17 @@ def preset_method(preset: str, problem: str, method: str = "two-step") -> Abstra
 
     Args:
         preset: "fast" or "paper".
-        problem: the name of a problem.
+        problem: name of a problem.
         method: "two-step", "two-step-without-qr", "monolithic" or "monolithic-projected".
 
+    Returns:
+        A `TwoStep`, `Monolithic` or `MonolithicProjected`.
+
     Raises:
-        UnknownNameError: where a name does not exist.
+        UnknownNameError: a name does not exist.
+
+    >>> preset_method("paper", "nonlinear-conductivity").trunk.width
+    50
     """
     for kind, name, known in (
         ("preset", preset, PRESETS),

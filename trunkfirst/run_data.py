@@ -57,9 +57,7 @@ class DataSettings:
 
 @dc.dataclass(frozen=True, eq=False)
 class Split:
-    """Indices of train, validation and test samples, without overlap.
-
-    Every choice is made on validation; test is used by evaluation alone.
+    """Indices of training, validation and test samples, without overlap.
 
     >>> import trunkfirst
     >>> split = trunkfirst.Split.random(100, validation_share=0.1, test_share=0.2, seed=0)
@@ -73,10 +71,16 @@ class Split:
 
     @classmethod
     def random(cls, samples: int, *, validation_share: float, test_share: float, seed: int) -> "Split":
-        """Return a random split; its seed is independent of the seed of the networks.
+        """Draw a random split; the test samples do not depend on the validation share.
 
-        The test samples depend on `samples`, `test_share` and `seed` alone: another validation share
-        does not change them.
+        Args:
+            samples: number of samples.
+            validation_share: share of the samples for validation.
+            test_share: share of the samples for the test.
+            seed: seed of the split.
+
+        Returns:
+            A `Split`.
         """
         for name, share in (("validation_share", validation_share), ("test_share", test_share)):
             if not 0 <= share < 1:

@@ -44,7 +44,7 @@ class AbstractTrunk(abc.ABC):
 
 @record
 class AutoTrunk(AbstractTrunk):
-    """The trunk is chosen: principal modes, or a network where modes do not serve."""
+    """The trunk is chosen: principal modes, or a network if modes are the limit or not possible."""
 
     kind: Literal["auto"] = kind_field("auto")
 
@@ -92,7 +92,7 @@ class AbstractTrunkNetwork:
 
 @record
 class TrunkNetwork(AbstractTrunkNetwork):
-    """The trunk network of a method that trains trunk and branch at once."""
+    """The trunk network of `Monolithic` and `MonolithicProjected`."""
 
 
 @record

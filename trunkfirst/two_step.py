@@ -39,9 +39,8 @@ _AS_WORD = pydantic.WrapSerializer(lambda value, dump: "none" if value is None e
 class TwoStep(AbstractMethod):
     """Fit the trunk with free coefficients, orthonormalise it, fit the branch to the coefficients.
 
-    What is left out is chosen by `trunkfirst.fit`, by the error of the whole operator on samples that are left
-    out: trunk and branch, the encoder of the inputs, the weights. `orthonormalise=None` is the two-step method
-    without QR.
+    `trunkfirst.fit` chooses what is left out, by the error of the whole operator on samples that are left out:
+    trunk, branch, encoder of the inputs, weights. `orthonormalise=None` is the two-step method without QR.
     """
 
     trunk: Annotated[AbstractTrunk, _TRUNKS] = Field(default=AutoTrunk(), description="step 1")

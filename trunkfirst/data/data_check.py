@@ -42,11 +42,21 @@ class DataCheck:
 
 
 def check_data(source: object, *, keys: Mapping[str, str] | None = None) -> DataCheck:
-    """Read data as `read_data` does and describe them; wrong data raise, as in `read_data`.
+    """Read data as `read_data` does and describe them.
 
-    Reports axes, sizes, ranges; the numerical rank of the outputs; the error that a DeepONet of width N can at
-    best reach; repeated samples and points, sensors that never change. Of shards every sample is read once for
-    damage and ranges; the rest is computed from samples chosen evenly, as the sentences say.
+    The report has axes, sizes and ranges; the numerical rank of the outputs; the smallest error that a DeepONet of
+    width N can reach; repeated samples and points; sensors that never change. Shards are read once for damage and
+    ranges; the rest is computed from evenly chosen samples.
+
+    Args:
+        source: data, arrays by name, an xarray Dataset, or a path.
+        keys: names of arrays that differ, {"inputs": "f"}.
+
+    Returns:
+        A report whose `sentences` can be printed.
+
+    Raises:
+        DataError: the data are wrong, as in `read_data`.
 
     >>> import numpy as np
     >>> x, a = np.linspace(0, 1, 30), np.random.default_rng(0).normal(size=(40, 2))

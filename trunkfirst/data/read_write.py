@@ -61,25 +61,28 @@ def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedD
 def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedData:
     """Read data from a file, a dictionary of arrays or an xarray Dataset.
 
-    Files: `.npz`; `.mat`; `.h5` and `.hdf5` (needs the extra `hdf5`); `.nc` and `.zarr` (need the extra
-    `xarray`); `.vtu`, `.vtk`, `.xdmf` and `.msh` with the fields of all samples, or a folder of them, one for
-    each sample, with a table of parameters (need the extra `mesh`); a folder with `inputs.csv`, `points.csv`,
-    `outputs.csv`, or the same as `.npy`. Arrays are called `inputs` (samples, sensors), or `inputs.NAME` where
-    there are several; `points` (points, coordinates); `outputs` (samples, points) or (samples, points, channels).
-    Points (samples, points, coordinates) give `ScatteredData`, everything else `OperatorData`. `keys` gives the
-    names of the arrays where they differ, as in
-    `read_data("my.mat", keys={"inputs": "a", "points": "x", "outputs": "u"})`.
+    Points (samples, points, coordinates) give `ScatteredData`, a folder of shards `ShardedData`, whose samples
+    stay on disk, and everything else `OperatorData`. All three have the same attributes.
 
-    Several names of `points` are the coordinates of a grid: with `keys={"points": ("x", "t"), ...}` outputs may be
-    (samples, x, t), in any order, and with an axis of channels; `keys={"axes": ("t", "x"), ...}` names the axes
-    where their lengths do not tell. Several names of `outputs` are channels. A Dataset, `.nc` and `.zarr` know
-    their axes and coordinates; `keys` says which variables are `inputs` and `outputs`.
+    Args:
+        source: a dictionary of arrays, an xarray Dataset, or a path: `.npz`; `.mat`; `.h5` and `.hdf5` (extra
+            `hdf5`); `.nc` and `.zarr` (extra `xarray`); `.vtu`, `.vtk`, `.xdmf` and `.msh` with the fields of all
+            samples, or a folder of them, one for each sample, with a table of parameters (extra `mesh`); a folder
+            with `inputs.csv`, `points.csv`, `outputs.csv`, or the same as `.npy`; a folder of shards. Arrays are
+            called `inputs` (samples, sensors), or `inputs.NAME` if there are several; `points` (points,
+            coordinates); `outputs` (samples, points) or (samples, points, channels).
+        keys: other names of the arrays, {"inputs": "a", "points": "x", "outputs": "u"}. Several names of `points`,
+            ("x", "t"), are the coordinates of a grid, several names of `outputs` are channels, and "axes" names
+            the axes of the outputs if their lengths do not determine them. For a Dataset, `.nc` and `.zarr` it
+            names the variables that are inputs and outputs.
 
-    A folder of shards, made by `write_shards` or `trunkfirst data convert --out`, is opened as `ShardedData`; its
-    samples stay on disk until they are used. All three kinds have the same attributes.
+    Returns:
+        `OperatorData`, `ScatteredData` or `ShardedData`.
 
-    Wrong arrays are a `DataError` that names array, axis and index; a file that cannot be read is a
-    `CorruptFileError`, one that could run code an `UnsafeFileError`.
+    Raises:
+        DataError: an array is wrong; names array, axis and index.
+        CorruptFileError: a file cannot be read.
+        UnsafeFileError: a file could run code.
 
     >>> import numpy as np
     >>> np.savez("my.npz", a=np.eye(4), x=np.zeros((3, 1)), u=np.ones((4, 3)))
@@ -172,10 +175,17 @@ def read_points(path: Path | str) -> Float[np.ndarray, "points coordinates"]:
 
 
 def write_data(data: AnyData, path: Path | str) -> None:
-    """Write data in the format that the ending of `path` names; `read_data` returns the same.
+    """Write data to a file in the format of its ending; `read_data` returns the same data.
 
-    `.npz`, `.mat`, `.h5` or `.hdf5`; a path without an ending becomes a folder of CSV files. An existing file is
-    replaced.
+    Args:
+        data: `OperatorData` or `ScatteredData`.
+        path: a file ending in .npz, .mat, .h5 or .hdf5; without an ending, a folder of CSV files. An existing file
+            is replaced.
+
+    Raises:
+        UnknownNameError: another ending.
+        DataError: the format cannot hold the data.
+        OutputNotWritableError: the file cannot be written.
     """
     path = Path(path)
     if path.suffix and path.suffix.lower() not in _FORMATS:

@@ -18,13 +18,13 @@ _MOST_LOOKED_AT, _COMMON, _MOST_COMMON = 5000, 4, 1000
 
 
 class ScatteredData(AbstractData):
-    """Samples of an operator, each with its own points, any number of them.
+    """Samples of an operator, each at its own points.
 
     `points` is (samples, points, coordinates), `outputs` (samples, points) or (samples, points, channels) and
-    `point_weights` (samples, points), scaled to sum to 1 in every sample. Where a sample has fewer points than the
+    `point_weights` (samples, points), scaled to sum to 1 in every sample. If a sample has fewer points than the
     longest one, `points` and `outputs` are NaN at the same places; `scattered_from_lists` makes such arrays. The
-    other arguments are those of `OperatorData`, without `reference_outputs` and `triangles`. Everything is checked
-    on construction; a `DataError` names the sample and the point that is wrong.
+    other arguments are those of `OperatorData`, without `reference_outputs` and `triangles`. Arrays are checked on
+    construction; a `DataError` names the sample and the point that is wrong.
     """
 
     _per_sample = ("points", "outputs", "point_weights", "sample_weights", "is_suggested")
@@ -94,8 +94,14 @@ def scattered_from_lists(
 ) -> ScatteredData:
     """Make scattered data from one array per sample.
 
-    `points[k]` is (points, coordinates), `outputs[k]` is (points,) or (points, channels); `fields` are further
-    arguments of `ScatteredData`.
+    Args:
+        inputs: input functions, as for `ScatteredData`.
+        points: for each sample an array (points, coordinates).
+        outputs: for each sample an array (points,) or (points, channels).
+        **fields: further arguments of `ScatteredData`.
+
+    Returns:
+        `ScatteredData`, padded with NaN.
 
     >>> data = scattered_from_lists([[1.0], [2.0]], [[[0.0], [0.5]], [[0.1], [0.4], [0.9]]], [[1, 2], [3, 4, 5]])
     >>> data.counts

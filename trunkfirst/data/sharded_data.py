@@ -123,11 +123,11 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 
 @dc.dataclass(frozen=True, eq=False, repr=False)
 class ShardedData:
-    """Samples in a folder of shards, all at the same points. `open_shards` opens one, `write_shards` makes one.
+    """Samples in a folder of shards, all at the same points; made by `write_shards`, opened by `read_data`.
 
     It has the attributes of `OperatorData`. Points and names are in memory; `inputs`, `outputs` and `flat_inputs`
-    are read from disk, for all samples, whenever they are used. Prefer `take`, or `blocks`, which needs the memory
-    of one shard. A missing or damaged shard is a `CorruptFileError` when it is read.
+    are read from disk, for all samples, on every access. Prefer `take`, or `blocks`, which needs the memory of one
+    shard. Reading a missing or damaged shard raises a `CorruptFileError`.
     """
 
     folder: ShardFolder
@@ -316,8 +316,18 @@ def open_shards(path: Path | str) -> ShardedData:
 def write_shards(blocks: Iterable[OperatorData], path: Path | str) -> ShardedData:
     """Write blocks of samples, one shard for each, and open them as `ShardedData`.
 
-    All blocks must have the same points, sensors and names. Only one of them is in memory at a time. The index is
-    written last: a folder that was interrupted is not taken for data, and can be written again.
+    Only one block is in memory at a time. The index is written last, so that an interrupted folder is not taken
+    for data.
+
+    Args:
+        blocks: `OperatorData` with the same points, sensors and names.
+        path: the folder to write.
+
+    Returns:
+        `ShardedData` of all samples.
+
+    Raises:
+        DataError: a block differs from the first in points, sensors or names.
     """
     folder = ShardFolder(Path(path))
     if folder.path.exists() and (not folder.path.is_dir() or (folder.path / _INDEX).exists()):

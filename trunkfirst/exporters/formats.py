@@ -49,17 +49,26 @@ def export(
     precision: str | None = None,
     samples: tuple[Float[np.ndarray, "samples sensors"], Float[np.ndarray, "points coordinates"]] | None = None,
 ) -> Exported:
-    """Write an operator as "onnx", "stablehlo", "numpy" or "html" to the file `path`, atomically.
+    """Write an operator to a file for other programs.
 
-    In `export(operator, "model.onnx")` the ending says which: .onnx, .stablehlo, .py or .html.
-    `source` is an operator, or a folder written by `run`, `fit` or `save`. `precision` is "single" or "double", by
-    default that of the operator. A double operator is rounded to single precision only if that changes its
-    outputs by less than 1e-5, measured on `samples` = (inputs, points); a run folder has its own. "html", the
-    interactive explorer, needs a run folder and is always in double precision.
+    Args:
+        source: an operator, or a folder written by `run`, `fit` or `save`.
+        to: "onnx", "stablehlo", "numpy" or "html"; or the path, whose ending .onnx, .stablehlo, .py or .html
+            selects the format, as in `export(operator, "model.onnx")`.
+        path: the file to write, if `to` is a format. It is replaced atomically.
+        precision: "single" or "double"; by default that of the operator. A double operator is written in single
+            precision only if that changes its outputs by less than 1e-5. "html" is always in double precision.
+        samples: inputs (samples, sensors) and points (points, coordinates) to measure that change; a run folder
+            has its own.
 
-    Raises `UnknownNameError` for another format or precision, `PrecisionError` if single precision is too coarse
-    or cannot be measured, `PredictOnlyError` for a scikit-learn branch, and `MissingExtraError` for a missing
-    package.
+    Returns:
+        An `Exported`: the file, its format and precision.
+
+    Raises:
+        UnknownNameError: another format or precision.
+        PrecisionError: single precision is too coarse, or the change cannot be measured.
+        PredictOnlyError: the branch is a scikit-learn estimator.
+        MissingExtraError: a package is missing.
 
     >>> import numpy as np
     >>> import trunkfirst

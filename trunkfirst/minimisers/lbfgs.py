@@ -44,8 +44,8 @@ class Memory(eqx.Module):
 class LBFGS(AbstractMinimiser):
     """L-BFGS for full-batch objectives; steps satisfy the strong Wolfe conditions, the weak ones at kinks.
 
-    After a direction that does not descend, or a line search without decrease, the pairs are dropped and the next
-    direction is the gradient. If that does not decrease the value either, the state does not change.
+    After an ascent direction, or a line search without decrease, the stored pairs are dropped and the next
+    direction is the negative gradient. If that fails too, the state stays the same.
     """
 
     pairs: int = Field(default=30, ge=1, description="steps and changes of the gradient that are remembered")

@@ -98,8 +98,8 @@ OnStep: TypeAlias = Callable[[LogEntry], None]
 class Stopping:
     """Stop below `target`, or if `patience` iterations lowered the loss by less than the share `gain`.
 
-    With `stuck`, also if that many iterations lowered it by less than a hundredth of `gain`: at a kink of a ReLU
-    network, for example, where every line search is long and finds nothing.
+    With `stuck`, also if that many iterations lowered it by less than a hundredth of `gain`, as at a kink of a
+    ReLU network.
     """
 
     target: float = Field(default=0.0, description="stop below this loss")

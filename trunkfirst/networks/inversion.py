@@ -26,10 +26,10 @@ Jacobian = Callable[[Inputs], Float[np.ndarray, "observations sensors"]]
 class Inversion:
     """Inputs that explain measurements.
 
-    `inputs` (sensors,) have the least misfit; `spread` are their standard deviations and `covariance` (sensors,
-    sensors) their covariance, from the noise and the slopes of the operator there, within the training range.
-    `misfit` is the root mean square of the residuals in units of the noise: about 1 where the operator explains
-    the measurements. `others` are further local minima, the best first, each with inputs, spread and misfit.
+    `inputs` (sensors,) have the smallest misfit; `covariance` (sensors, sensors) is theirs within the training
+    range, from the noise and the derivatives of the operator. `misfit` is the root mean square of the residuals in
+    units of the noise: about 1 if the operator explains the measurements. `others` are further local minima, the
+    best first, each with inputs, spread and misfit.
     """
 
     names: tuple[str, ...]

@@ -39,12 +39,13 @@ from .training_domain import TrainingDomain, checked_rows, input_rows, number_na
 
 
 class Operator(DeepONet):
-    """u(y) = phi(y)^T T c(f): the trunk phi, the transform T, and the branch c of the encoded input f.
+    """A trained operator, u(y) = phi(y)^T T c(f): trunk phi, transform T, and branch c of the encoded input f.
 
-    Several output channels share the trunk; each has its own `rank` coefficients. An `output` map leads from there
-    to the physical output. `domain` holds what is known of the training data.
+    Output channels share the trunk, and each has `rank` coefficients of its own. `output` maps the sum to physical
+    units. `domain` describes the training data: points, names, units, ranges.
 
-    A frozen pytree, for use with `jax.jit`, `jax.vmap` and `jax.grad`. `predict` takes and returns NumPy arrays.
+    An operator is a frozen pytree, for use with `jax.jit`, `jax.vmap` and `jax.grad`. `predict` takes and returns
+    NumPy arrays.
 
     >>> import numpy as np
     >>> import trunkfirst
@@ -109,16 +110,25 @@ class Operator(DeepONet):
     ) -> "np.ndarray | Prediction | Any":
         """Predict the outputs of new inputs.
 
-        `inputs` (samples, sensors) is an array or list, a mapping from the names of the input functions to
-        these, or a pandas table with their columns. Of an xarray Dataset with the inputs by name the result is
-        a Dataset, with the names, coordinates and units of training. `points` (points, coordinates) are those
-        of training by default. Points outside the training domain are refused; with `extrapolate` they are
-        answered, with a warning, as are inputs far outside the range of training. Returns an array (samples,
-        points), or (samples, points, channels) with channels. With `interval`, a level such as 0.9, returns a
-        `Prediction` with lower and upper bounds, outliers and extrapolated points, whose bounds are NaN. Raises
-        a `DataError` for wrong sizes, for values that are not finite and for points outside the domain.
+        The computation has the precision of the operator and runs in blocks of samples, so that memory is bounded.
 
-        Computes in the precision of the operator, in blocks of samples, so that memory is bounded.
+        Args:
+            inputs: (samples, sensors); or a dictionary of these by input function, or a pandas table with their
+                columns. For an xarray Dataset the result is a Dataset with the names, coordinates and units of
+                training.
+            points: (points, coordinates); by default the training points.
+            interval: a level such as 0.9, for prediction intervals.
+            extrapolate: predict at points outside the training domain too, with a warning; otherwise they are
+                refused.
+
+        Returns:
+            An array (samples, points) or (samples, points, channels); with `interval` a `Prediction`, which also
+            has
+            bounds, and marks outliers and extrapolated points.
+
+        Raises:
+            DataError: wrong sizes, values that are not finite, or points outside the training domain.
+            UsageError: an interval, but the operator was fitted without intervals.
         """
         if isinstance(inputs, Dataset):
             return self._predict_dataset(inputs, points, interval=interval, extrapolate=extrapolate)
@@ -191,19 +201,26 @@ class Operator(DeepONet):
         return Prediction(values, values - half, values + half, is_outlier, is_outside)
 
     def save(self, folder: Path | str, *, measured: Mapping[str, float | int] | None = None) -> Path:
-        """Write the operator into `folder`, which is created if necessary; `trunkfirst.load` reads it back.
+        """Write the operator into `folder`, which is created if necessary; `trunkfirst.load` reads it.
 
-        The folder has a model card, `README.md`, with ranges and intervals, and with numbers that you have
-        `measured`, such as {"mean relative l2 error of 100 test samples": 1e-3}.
-        Returns the folder. Raises a `PredictOnlyError` for an operator around a scikit-learn estimator and an
-        `OutputNotWritableError` if the folder cannot be created.
+        Args:
+            folder: where to write.
+            measured: numbers for the model card `README.md`, such as {"mean relative l2 error of 100 test
+                samples": 1e-3}. Ranges and intervals are in it anyway.
+
+        Returns:
+            The folder.
+
+        Raises:
+            PredictOnlyError: the branch is a scikit-learn estimator.
+            OutputNotWritableError: the folder cannot be created.
         """
         if isinstance(self.branch, PredictOnlyBranch):
             raise PredictOnlyError(self.branch.refusal("saved; predict in this program"))
         return write_operator(self, folder, model_card(self, measured or {}))
 
     def plot(self, inputs: Inputs) -> np.ndarray:
-        """Draw predictions of the first three inputs at the training points; returns the matplotlib axes."""
+        """Draw the predictions of the first three `inputs` (samples, sensors); returns the matplotlib axes."""
         rows, domain = self.checked_inputs(inputs)[:3], self.domain or TrainingDomain()
         points, values = self._checked_points(None)[0], self.predict(rows)
         fields = np.moveaxis(values, 2, 0) if values.ndim == 3 else values[None]
@@ -213,11 +230,13 @@ class Operator(DeepONet):
         return plot_panels(panels, np.arange(len(rows)))
 
     def gradient(self, inputs: Inputs, points: Points | None = None, *, extrapolate: bool = False) -> np.ndarray:
-        """Derivatives of the outputs with respect to the coordinates of the points.
+        """Differentiate the outputs with respect to the coordinates of the points.
 
-        Arguments, checks and precision are those of `predict`. Returns (samples, points, coordinates), with
-        channels (samples, points, channels, coordinates): exact derivatives of the networks; at a kink of a ReLU
-        trunk the slope of one side.
+        Arguments, precision and exceptions are those of `predict`.
+
+        Returns:
+            Exact derivatives of the networks, (samples, points, coordinates) or (samples, points, channels,
+            coordinates). At a kink of a ReLU trunk they are those of one side.
         """
         rows = self.checked_inputs(inputs)
         places, is_outside = self._checked_points(points, extrapolate=extrapolate)
@@ -239,13 +258,24 @@ class Operator(DeepONet):
         starts: int = 16,
         seed: int = 0,
     ) -> Inversion:
-        """Inputs within the training range that explain measurements, by gradients from several starts.
+        """Find inputs within the training range that explain measurements.
 
-        `observations` (points,), or (points, channels), were measured at `points` (points, coordinates), by
-        default those of training; NaN where nothing was measured. `noise` is their standard deviation, a number or
-        an array like them; by default it is estimated from what the best inputs leave unexplained. The error of
-        the operator itself is added where its prediction intervals know it. For inputs of at most 32 numbers;
-        raises a `UsageError` for functions.
+        The search follows gradients from several starts. If the operator has intervals, its own error is added to
+        `noise`.
+
+        Args:
+            observations: measured values (points,) or (points, channels); NaN where nothing was measured.
+            points: where they were measured, (points, coordinates); by default the training points.
+            noise: standard deviation of the measurements, a number or an array like them; estimated from the
+                residuals if left out.
+            starts: number of starts.
+            seed: seed of the starts.
+
+        Returns:
+            An `Inversion` with the inputs and their spread.
+
+        Raises:
+            UsageError: the inputs have more than 32 numbers.
 
         >>> import numpy as np
         >>> import trunkfirst
@@ -282,7 +312,7 @@ class Operator(DeepONet):
             return problem.solve(starts, seed)
 
     def predict_scattered(self, inputs: Inputs, points: Points, *, extrapolate: bool = False) -> np.ndarray:
-        """Like `predict`, with points (samples, points, coordinates) of its own for every sample."""
+        """Predict every sample at its own `points` (samples, points, coordinates); otherwise like `predict`."""
         rows, places = self.checked_inputs(inputs), np.asarray(points)
         if places.ndim != 3 or (len(places), places.shape[2]) != (len(rows), self.trunk.coordinates):
             expected = f"({len(rows)}, points, {self.trunk.coordinates})"
@@ -371,14 +401,21 @@ class Operator(DeepONet):
 
 
 def save(operator: Operator, folder: Path | str, *, measured: Mapping[str, float | int] | None = None) -> Path:
-    """Write an operator into `folder`: see `Operator.save`."""
+    """Write an operator into a folder that `load` reads; arguments and exceptions are those of `Operator.save`."""
     return operator.save(folder, measured=measured)
 
 
 def load(folder: Path | str) -> Operator:
-    """Read an operator from a model folder or from a run folder that holds one in `model/`.
+    """Read an operator from a model folder or a run folder.
 
-    Verifies the checksums, every shape, and that the parts fit together; raises a `CorruptFileError` otherwise.
+    Args:
+        folder: a folder written by `save`, or a run folder with one in `model/`.
+
+    Returns:
+        The `Operator`.
+
+    Raises:
+        CorruptFileError: a checksum or shape is wrong, or the parts do not fit together.
 
     >>> import numpy as np
     >>> import trunkfirst

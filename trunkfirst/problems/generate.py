@@ -78,26 +78,34 @@ def make_data(
     cache: Path | str | None = None,
     progress: Progress | None = None,
 ) -> OperatorData:
-    """Return the operator data of a problem, by its name or as an instance, from the cache or newly solved.
+    """Make the data of a problem, or read them from the cache.
 
-    - `samples`: the number of samples; by default that of the paper.
-    - `points`: None for the problem's own nodes, the only ones of riemann and burgers-front; "random:M" for M
-      independent uniform points on the square; "grid:N" for the (N + 1)^2 nodes of N x N cells. There the outputs
-      are those of the fine closed form (nonlinear-conductivity, multiple-inputs), exact
-      (discontinuous-conductivity) or those of the finite-element solution (random-conductivity,
-      binary-darcy). The inputs do not change.
-    - `indices`: return only these samples. All are still solved or read if the problem has no closed form.
-    - `seed`: draws the samples (multiple-inputs, random-conductivity, binary-darcy, riemann, burgers-front)
-      and the random points.
-    - `workers`: the number of processes. None uses all cores if that pays, 1 stays in this process. The data are
-      bit-identical.
-    - `scheduler`: the address of a Dask scheduler, whose workers solve instead; needs the extra `dask`. Use only
-      one you trust: Dask runs any code that its scheduler and its clients send.
-    - `cache`: the folder of the shards, see `cache_folder`.
-    - `progress(done, total)`: called with numbers of samples after each shard.
+    A missing or damaged shard is solved again, with a `RuntimeWarning` that names it. Scripts need no `if __name__
+    == "__main__"` guard.
 
-    A missing or damaged shard is solved again, with a `RuntimeWarning` that names it. Raises a `SolveError` that
-    names the sample if a solve does not converge. Scripts need no `if __name__ == "__main__"` guard.
+    Args:
+        problem: a name, or an instance.
+        samples: number of samples; by default that of the paper.
+        points: None for the problem's own nodes, the only ones of riemann and burgers-front; "random:M" for M
+            independent uniform points on the square; "grid:N" for the (N + 1)^2 nodes of N x N cells. There the
+            outputs are those of the fine closed form (nonlinear-conductivity, multiple-inputs), exact
+            (discontinuous-conductivity) or those of the finite-element solution (random-conductivity,
+            binary-darcy).
+        indices: return only these samples.
+        seed: seed of the samples (multiple-inputs, random-conductivity, binary-darcy, riemann, burgers-front) and
+            of random points.
+        workers: number of processes, None for all cores if that pays. The data are the same to the bit.
+        scheduler: address of a Dask scheduler that solves instead; needs the extra `dask`. It can run any code
+            here, so use only one that you trust.
+        cache: the folder of the shards.
+        progress: called with the numbers of finished and of all samples after each shard.
+
+    Returns:
+        `OperatorData`.
+
+    Raises:
+        SolveError: a solve did not converge; names the sample.
+        UnknownNameError: no problem has this name.
 
     >>> data = make_data("multiple-inputs", samples=4, points="grid:8", cache="made")
     >>> data.flat_inputs.shape, data.outputs.shape

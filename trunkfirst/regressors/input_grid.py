@@ -196,10 +196,20 @@ def resample(
     sensors: Float[np.ndarray, "cells coordinates"],
     new_sensors: Float[np.ndarray, "new coordinates"],
 ) -> Float[np.ndarray, "samples new"]:
-    """Input functions that are given on a grid at other sensors of the same domain, by linear interpolation.
+    """Interpolate input functions on a grid linearly to other sensors of the same domain.
 
-    An operator that was trained on one grid so predicts for inputs on another. Linear functions do not overshoot
-    where inputs jump.
+    An operator that was trained on one grid can so predict for inputs on another.
+
+    Args:
+        values: input functions (samples, cells).
+        sensors: the grid, (cells, coordinates), in any order.
+        new_sensors: where the functions are wanted, (new, coordinates).
+
+    Returns:
+        Input functions (samples, new).
+
+    Raises:
+        DataError: `sensors` are no grid, or do not match `values`.
 
     >>> import numpy as np
     >>> x = np.linspace(0, 1, 5)[:, None]

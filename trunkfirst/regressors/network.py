@@ -142,7 +142,7 @@ class AbstractBranchNetwork:
 
 @record
 class BranchNetwork(AbstractBranchNetwork):
-    """The branch network of a method that trains trunk and branch at once."""
+    """The branch network of `Monolithic` and `MonolithicProjected`."""
 
     stacked: bool = Field(default=False, description="one network for each coefficient")
 

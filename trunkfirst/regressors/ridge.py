@@ -265,12 +265,13 @@ def _leading_directions(Y: Targets) -> Float[np.ndarray, "coefficients direction
 class Kernel(AbstractRegressor):
     """Matern kernels around the training inputs, and an offset: (K + ridge diag(1/w)) a = Y - offset.
 
-    The same as Gaussian-process regression around the weighted mean of the targets. Of more than `max_centres`
-    samples a random part is used, or fewer of them as centres of a least-squares fit to all samples (a sparse
-    Gaussian process), whichever predicts others better. The branch has the `count` of centres.
+    This is Gaussian-process regression around the weighted mean of the targets. For more than `max_centres`
+    samples, either a random part of them is used, or fewer of them are centres of a least-squares fit to all
+    samples (a sparse Gaussian process), whichever has the smaller error on other samples. The branch has the
+    `count` of centres.
 
-    With a length for each input, lengths and ridge have the greatest marginal likelihood: an input that matters
-    little gets a long one. The kernel is then a product over the input functions if there are several.
+    With a length for each input, lengths and ridge maximise the marginal likelihood: unimportant inputs get long
+    ones. With several input functions the kernel is a product over them.
     """
 
     smoothness: Literal["1/2", "3/2", "5/2", "inf"] = Field(
