@@ -19,7 +19,7 @@ from trunkfirst.evaluation import evaluate
 from trunkfirst.inputs import Coordinates, StandardisedInputs
 from trunkfirst.method import Trained
 from trunkfirst.network_trunk import NetworkTrunk
-from trunkfirst.networks import operator as operator_module
+from trunkfirst.networks import deeponet
 from trunkfirst.networks.branches import FeatureBranch, LayerFeatures, ProductFeatures, SkipFeatures
 from trunkfirst.networks.layers import Trunk
 from trunkfirst.networks.operator import Operator
@@ -113,7 +113,7 @@ def test_blocks_and_folding_change_nothing(result: Trained, monkeypatch: pytest.
     assert np.allclose(operator.fold().predict(data.flat_inputs, data.points), whole, rtol=0, atol=1e-12)
     own = np.broadcast_to(data.points, (30, 25, 1))
     assert np.allclose(operator.predict_scattered(data.flat_inputs, own), whole, rtol=0, atol=1e-12)
-    monkeypatch.setattr(operator_module, "_BLOCK_NUMBERS", 25 * 2 * 7)  # blocks of 7 samples, the last one of 2
+    monkeypatch.setattr(deeponet, "_BLOCK_NUMBERS", 25 * 2 * 7)  # blocks of 7 samples, the last one of 2
     assert np.allclose(operator.predict(data.flat_inputs, data.points), whole, rtol=0, atol=1e-12)
 
 

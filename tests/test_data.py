@@ -30,7 +30,10 @@ def with_value(array: np.ndarray, place: tuple[int, ...], value: float) -> np.nd
 
 BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     # axes
-    ({"points": np.arange(4.0)}, ("points: expected 2 axes (points, coordinates)", "(4,)", "[:, None]")),
+    (
+        {"points": np.zeros((2, 2, 3))},
+        ("points: expected 2 axes (points, coordinates)", "(2, 2, 3)", "reshape(-1, 3)"),
+    ),
     (
         {"outputs": np.zeros((3, 4, 1, 1))},
         ("outputs: expected 2 axes (samples, points) or one more (channels)", "(3, 4, 1, 1)"),

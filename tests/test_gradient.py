@@ -11,7 +11,7 @@ from helpers import make_network, make_operator
 
 from trunkfirst.encoders import Identity
 from trunkfirst.errors import DataError
-from trunkfirst.networks import operator as operator_module
+from trunkfirst.networks import deeponet
 from trunkfirst.networks.branches import PredictOnlyBranch
 from trunkfirst.networks.layers import Trunk
 from trunkfirst.networks.operator import Operator
@@ -54,7 +54,7 @@ def test_finite_differences(channels: int | None):
 def test_in_blocks_and_by_name(monkeypatch: pytest.MonkeyPatch):
     operator = make_operator()
     whole = operator.gradient({"g": INPUTS[:, 1:], "f": INPUTS[:, :1]}, POINTS)
-    monkeypatch.setattr(operator_module, "_BLOCK_NUMBERS", 3 * POINTS.size)
+    monkeypatch.setattr(deeponet, "_BLOCK_NUMBERS", 3 * POINTS.size)
     assert np.allclose(operator.gradient(INPUTS, POINTS), whole, rtol=0, atol=1e-14)
     with pytest.raises(DataError, match="points: expected 2 coordinates on axis 1"):
         operator.gradient(INPUTS, POINTS[:, :1])

@@ -11,7 +11,7 @@ from helpers import central_difference, fitted, make_operator, random_like, wave
 
 from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.errors import DataError, PrecisionError, UsageError
-from trunkfirst.networks import operator as operator_module
+from trunkfirst.networks import deeponet
 from trunkfirst.networks.operator import Operator
 from trunkfirst.networks.training_domain import TrainingDomain
 
@@ -74,7 +74,7 @@ def test_predict_is_the_call_in_numpy(stacked: bool, dtype: type):
 def test_predict_in_blocks(monkeypatch: pytest.MonkeyPatch):
     operator = standardised()
     whole = operator.predict(INPUTS, POINTS)
-    monkeypatch.setattr(operator_module, "_BLOCK_NUMBERS", 3 * len(POINTS))
+    monkeypatch.setattr(deeponet, "_BLOCK_NUMBERS", 3 * len(POINTS))
     assert np.allclose(operator.predict(INPUTS, POINTS), whole, rtol=0, atol=1e-14)
 
 
