@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers import central_difference, fitted, make_operator, random_like, waves
 
+import trunkfirst
 from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.errors import DataError, PrecisionError, UsageError
 from trunkfirst.networks import deeponet
@@ -84,6 +85,20 @@ def test_inputs_by_name(x64: bool):
     named = {"g": INPUTS[:, 1:], "f": INPUTS[:, :1]}
     with jax.enable_x64(x64):
         assert np.array_equal(operator.predict(named, POINTS), operator.predict(INPUTS, POINTS))
+
+
+def test_input_functions_as_data_have_them():
+    """`data.inputs`, or one of them on a grid, are the same as their values."""
+    operator = with_domain()
+    data = trunkfirst.OperatorData({"f": INPUTS[:, :1], "g": INPUTS[:, 1:]}, POINTS, operator.predict(INPUTS))
+    for method in (operator.predict, operator.gradient, operator.values_at):
+        assert np.array_equal(method(data.inputs, POINTS), method(INPUTS, POINTS))
+    with jax.enable_x64(True):
+        assert np.array_equal(operator(data.inputs, POINTS), operator(INPUTS, POINTS))
+    alone = trunkfirst.InputFunction(INPUTS.reshape(-1, 3, 1))
+    assert np.array_equal(operator.predict(alone), operator.predict(INPUTS))
+    with pytest.raises(DataError, match="inputs: expected f, g; got f"):
+        operator.predict({"f": data.inputs["f"]})
 
 
 # -- the training domain

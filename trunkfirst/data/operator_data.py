@@ -331,6 +331,13 @@ def _named_inputs(inputs: InputsLike, samples: int) -> dict[str, InputFunction]:
     return checked
 
 
+def values_of(inputs: Any) -> Any:
+    """The same with the values of every `InputFunction` in its place."""
+    if isinstance(inputs, Mapping):
+        return {name: values_of(value) for name, value in inputs.items()}
+    return inputs.values if isinstance(inputs, InputFunction) else inputs
+
+
 def columns_of(table: Any) -> dict[str, np.ndarray] | None:
     """The columns (rows, 1) of a pandas table by name; None for anything else."""
     if not hasattr(table, "columns"):

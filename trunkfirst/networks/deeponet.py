@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from ..data.operator_data import values_of
 from ..encoders import AbstractEncoder
 from ..errors import DataError, PrecisionError, UsageError
 from ..outputs import OutputMap
@@ -56,6 +57,7 @@ class DeepONet(eqx.Module):
 
     def features(self, inputs: Inputs) -> Float[Array, "samples features"]:
         """f, the encoded inputs."""
+        inputs = values_of(inputs)
         if isinstance(inputs, Mapping):
             check_names(inputs, self.input_names)
             inputs = jnp.concatenate([self.array(name, inputs[name], None) for name in self.input_names], axis=1)

@@ -113,8 +113,8 @@ class Operator(DeepONet):
         The computation has the precision of the operator and runs in blocks of samples, so that memory is bounded.
 
         Args:
-            inputs: (samples, sensors); or a dictionary of these by input function, or a pandas table with their
-                columns. For an xarray Dataset the result is a Dataset with the names, coordinates and units of
+            inputs: (samples, sensors); or a dictionary of these by input function, as `data.inputs`; or a pandas
+                table with their columns. For an xarray Dataset the result is a Dataset with the names, coordinates and units of
                 training.
             points: (points, coordinates); by default the training points.
             interval: a level such as 0.9, for prediction intervals.

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Real
 from scipy.spatial import KDTree
 
 from ..data.named_arrays import NewInputs
-from ..data.operator_data import columns_of, default_coordinate_names
+from ..data.operator_data import columns_of, default_coordinate_names, values_of
 from ..errors import DataError, UnknownNameError
 from ..files.integrity import prepare_directory
 from ..files.mesh_files import write_mesh
@@ -315,7 +315,7 @@ def input_rows(
     inputs: Any, names: tuple[str, ...], sizes: tuple[int | None, ...], sensors: int | None
 ) -> np.ndarray:
     """Inputs in any form as an array (samples, sensors), or a `DataError`."""
-    columns = columns_of(inputs)
+    inputs, columns = values_of(inputs), columns_of(inputs)
     if columns is not None and set(names) <= set(columns):
         inputs = {name: columns[name] for name in names}
     elif columns is not None and len(names) > 1:
