@@ -10,7 +10,7 @@ from own_problems import Call
 
 import trunkfirst
 from trunkfirst.data.operator_data import OperatorData
-from trunkfirst.data.read_write import read_data
+from trunkfirst.data.read_write import read_data, read_inputs
 from trunkfirst.data.scattered_data import ScatteredData
 from trunkfirst.errors import CorruptFileError, DataError, UnsafeFileError
 
@@ -73,6 +73,21 @@ def test_a_folder_of_meshes(tmp_path: Path, kind: str, ending: str):
     sizes = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / (2 if points.shape[1] == 2 else 6)
     assert sizes.min() > 0
     assert sizes.sum() == pytest.approx(1.0 if kind == "tetra" else 2.0)
+
+
+def test_names_of_a_field_and_of_columns_as_keys(tmp_path: Path):
+    """A single field and the columns have keys already; to name them again is no error, and chooses."""
+    folder = make_folder(tmp_path / "my", "triangle", "vtu")
+    data = read_file(folder, keys={"outputs": "T"})
+    assert np.array_equal(data.outputs, read_file(folder).outputs)
+    assert data.output_name == "T"
+    data = read_file(folder, keys={"outputs": "T", "inputs": "stiffness"})
+    assert list(data.inputs) == ["stiffness"]
+    assert np.allclose(data.flat_inputs, A[:, 1:], rtol=1e-12)
+    table = read_inputs(folder / "parameters.csv", keys={"inputs": "stiffness"})
+    assert list(table.functions) == ["stiffness"]
+    with pytest.raises(DataError, match="no array 'U' for 'outputs' here"):
+        read_data(folder, keys={"outputs": "U"})
 
 
 @pytest.mark.usefixtures("no_report")

@@ -81,15 +81,17 @@ def name_arrays(
     `keys` gives their names in the source, as in {"inputs": "a", "points": "x,t"}. A name that looks like a
     misspelt key is an error.
     """
+    chosen = set(keys or ())
     keys = _expanded(arrays, keys or {})
     _check_keys(arrays, keys)
     named = {canonical(key): name for key, name in keys.items()}
+    others = _not_chosen(arrays, keys, chosen)
     unused: list[str] = []
     for name in arrays:
         key = canonical(name)
         if name in keys.values():
             continue
-        if not is_key(key):
+        if not is_key(key) or name in others:
             unused.append(name)
         elif key in named:
             raise DataError(f"two arrays stand for {key!r}, one of them {name!r}; leave one out")
@@ -108,7 +110,8 @@ def name_inputs(arrays: Mapping[str, Any], keys: Keys | None, inputs: Sequence[s
     given = _expanded(arrays, keys or {})
     _check_keys(arrays, given)
     named = {canonical(key): name for key, name in given.items()}
-    others = {canonical(name): name for name in arrays}
+    left_out = _not_chosen(arrays, given, set(keys or ()))
+    others = {canonical(name): name for name in arrays if name not in left_out}
     if not any(key.split(".")[0] == "inputs" for key in (*named, *others)):
         named |= {f"inputs.{name}": name for name in inputs if name in arrays}
     named = {**others, **named}
@@ -118,16 +121,29 @@ def name_inputs(arrays: Mapping[str, Any], keys: Keys | None, inputs: Sequence[s
 
 
 def _expanded(arrays: Mapping[str, Any], keys: Keys) -> dict[str, str]:
-    """The keys with one array each: {"points": "x,t"} is {"points.x": "x", "points.t": "t"}."""
+    """The keys with one array each: {"points": "x,t"} is {"points.x": "x", "points.t": "t"}.
+
+    {"outputs": "T"} is "outputs.T" too, as fields of meshes and columns of tables are called.
+    """
     found: dict[str, str] = {}
     for key, given in keys.items():
         names = [given] if isinstance(given, str) and given in arrays else listed(given)
+        full = {name: f"{key}.{name}" for name in names}
+        if key in _SEVERAL and all(name not in arrays and full[name] in arrays for name in names):
+            found |= {name: name for name in full.values()}
+            continue
         is_coordinate = key == "points" and np.ndim(arrays.get(names[0], np.empty((0, 0)))) == 1
         if key in _SEVERAL and (len(names) > 1 or is_coordinate):
-            found |= {f"{key}.{name}": name for name in names}
+            found |= {full[name]: name for name in names}
         else:
             found[key] = names[0] if len(names) == 1 else str(given)
     return found
+
+
+def _not_chosen(arrays: Mapping[str, Any], expanded: Mapping[str, str], keys: set[str]) -> set[str]:
+    """The other "inputs.NAME" where {"inputs": "a"} chose "inputs.a", and so on."""
+    families = {key.split(".")[0] for key, name in expanded.items() if key == name and key not in keys}
+    return {name for name in arrays if name.split(".")[0] in families} - set(expanded.values())
 
 
 def listed(names: str | Sequence[str]) -> list[str]:
