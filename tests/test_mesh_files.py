@@ -113,6 +113,30 @@ def test_fit_predict_and_read_again(call: Call, tmp_path: Path, out: str):
 
 
 @pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize(("dimensions", "kind"), [(1, "line"), (2, "quad"), (3, "hexahedron")])
+def test_points_on_a_grid_are_written_with_cells(call: Call, tmp_path: Path, dimensions: int, kind: str):
+    """In any order of the points the cells fill the box, none of them turned inside out."""
+    axes = [np.array([0, 1, 3.0]), np.array([0, 2.0]), np.array([1, 2, 2.5, 4])][:dimensions]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, dimensions)
+    points = np.random.default_rng(1).permutation(points)
+    values = A @ np.stack([1 + points[:, 0], points[:, -1] ** 2 + points.sum(axis=1)])
+    trunkfirst.fit(A, values, points, method=METHOD, out=tmp_path / "run")
+    np.savetxt(tmp_path / "new.csv", A, delimiter=",")
+    code, _, err = call("predict", tmp_path / "run", "--inputs", tmp_path / "new.csv", "--out", tmp_path / "u.vtu")
+    assert (code, err) == (0, "")
+    found = meshio.read(tmp_path / "u.vtu")
+    assert list(found.cells_dict) == [kind]
+    corners = found.points[found.cells_dict[kind]][..., :dimensions]
+    # The edges from the first corner: along x, y and z in VTK's order of corners.
+    edges = np.stack([corners[:, k] - corners[:, 0] for k in (1, 3, 4)[:dimensions]], axis=1)
+    assert np.allclose(np.linalg.det(edges).sum(), np.prod([np.ptp(axis) for axis in axes]))
+    assert np.linalg.det(edges).min() > 0
+    centres = corners.mean(axis=1)
+    assert np.allclose(centres, corners[:, 0] + edges.sum(axis=1) / 2)
+    assert np.allclose(found.point_data["output_00"], values[0])
+
+
+@pytest.mark.usefixtures("no_report")
 def test_points_outside_the_domain_are_marked(call: Call, tmp_path: Path):
     folder = make_folder(tmp_path / "my", "triangle", "vtu")
     trunkfirst.fit(folder, method=METHOD, out=tmp_path / "run")

@@ -208,15 +208,17 @@ def _check_references(file: Path, size: int) -> None:
 
 
 def write_mesh(
-    path: Path, points: np.ndarray, triangles: np.ndarray | None, fields: Mapping[str, np.ndarray]
+    path: Path, points: np.ndarray, cells: tuple[str, np.ndarray] | None, fields: Mapping[str, np.ndarray]
 ) -> None:
-    """Write fields (points) or (points, components) as VTU, which ParaView opens; without triangles, as dots."""
+    """Write fields (points) or (points, components) as VTU, which ParaView opens.
+
+    `cells` are their name in meshio, as "triangle", and their corners; without them points are dots.
+    """
     meshio = _import_meshio(path)
-    kind = "vertex" if triangles is None else {3: "triangle", 4: "tetra"}[triangles.shape[1]]
-    cells = np.arange(len(points))[:, None] if triangles is None else triangles
+    cells = cells or ("vertex", np.arange(len(points))[:, None])
     places = np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
     data = {name: np.ascontiguousarray(values) for name, values in fields.items()}
-    mesh = meshio.Mesh(places, [(kind, cells)], point_data=data)
+    mesh = meshio.Mesh(places, [cells], point_data=data)
     with tempfile.TemporaryDirectory() as folder, atomic_write(path) as file:
         meshio.vtu.write(Path(folder) / "mesh.vtu", mesh)
         file.write((Path(folder) / "mesh.vtu").read_bytes())

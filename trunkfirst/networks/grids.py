@@ -15,6 +15,13 @@ from scipy.interpolate import BSpline, make_interp_spline
 SAME = 1e-9
 # At points left out, the squared error of smooth functions must be below this share of that of linear ones.
 GAIN = 0.5
+# Lines, quadrilaterals and hexahedra: their names in VTK, and their corners in its order.
+_QUAD = ((0, 0), (1, 0), (1, 1), (0, 1))
+_CELLS = {
+    1: ("line", ((0,), (1,))),
+    2: ("quad", _QUAD),
+    3: ("hexahedron", tuple((*corner, top) for top in (0, 1) for corner in _QUAD)),
+}
 # An axis with fewer points is not thinned out for that choice.
 _FEWEST = 8
 
@@ -48,6 +55,22 @@ def grid_order(
     order = np.empty(len(points), np.int64)
     order[np.ravel_multi_index(places, tuple(map(len, axes)))] = np.arange(len(points))
     return axes, order
+
+
+def grid_cells(
+    points: Float[np.ndarray, "points coordinates"],
+) -> tuple[str, Int[np.ndarray, "cells corners"]] | None:
+    """The cells between points that form a grid, after their name in VTK; None for other points."""
+    if not is_grid(points):
+        return None
+    axes, order = grid_order(points)
+    shape = [len(axis) for axis in axes if len(axis) > 1]
+    if len(shape) not in _CELLS:
+        return None
+    kind, corners = _CELLS[len(shape)]
+    places = order.reshape(shape)
+    starts = [tuple(slice(c, n - 1 + c) for c, n in zip(corner, shape, strict=True)) for corner in corners]
+    return kind, np.stack([places[start].ravel() for start in starts], axis=1)
 
 
 def on_grid(

@@ -19,7 +19,7 @@ from ..files.integrity import prepare_directory
 from ..files.mesh_files import write_mesh
 from ..files.npz import write_npz
 from ..files.xarray_files import field_dataset, write_dataset
-from .grids import grid_axes, is_grid
+from .grids import grid_axes, grid_cells, is_grid
 from .simplices import SimplexSearch, covers
 
 # The margin of scattered points is measured at this many of them.
@@ -368,8 +368,7 @@ def write_predictions(
 def _write_meshes(path: Path, domain: TrainingDomain, arrays: Mapping[str, np.ndarray]) -> None:
     """One file with the fields "T_0", "T_1", ... of all samples, or a folder with a file for each of them."""
     points = arrays["points"]
-    is_known = domain.points is not None and np.array_equal(points, domain.points)
-    triangles = domain.triangles if is_known else None
+    cells = _cells(domain, points)
     samples = [
         {
             f"{name}{ending}": values[..., channel]
@@ -385,8 +384,16 @@ def _write_meshes(path: Path, domain: TrainingDomain, arrays: Mapping[str, np.nd
     if path.suffix:
         digits = len(str(len(samples) - 1))
         fields = {f"{n}_{i:0{digits}}": v for i, each in enumerate(samples) for n, v in each.items()}
-        write_mesh(path, points, triangles, (samples[0] if len(samples) == 1 else fields) | marks)
+        write_mesh(path, points, cells, (samples[0] if len(samples) == 1 else fields) | marks)
         return
     folder = prepare_directory(path)
     for number, fields in enumerate(samples):
-        write_mesh(folder / f"sample-{number:05}.vtu", points, triangles, fields | marks)
+        write_mesh(folder / f"sample-{number:05}.vtu", points, cells, fields | marks)
+
+
+def _cells(domain: TrainingDomain, points: np.ndarray) -> tuple[str, np.ndarray] | None:
+    """The triangles or tetrahedra of training where the points are those of training, else the cells of a grid."""
+    is_known = domain.points is not None and np.array_equal(points, domain.points)
+    if is_known and domain.triangles is not None:
+        return {3: "triangle", 4: "tetra"}[domain.triangles.shape[1]], domain.triangles
+    return grid_cells(points)
