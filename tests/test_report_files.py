@@ -141,7 +141,11 @@ def test_curves_of_unequal_length_meet_on_common_steps():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(2.11e-7, "2.11e-7"), (0.0, "0.00e0"), (12345.0, "1.23e4"), (None, "\u2013"), (math.nan, "not finite")],
+    [
+        *((2.11e-7, "2.11e-7"), (0.126, "1.26e-1"), (0.0, "0.00"), (1.256, "1.26"), (-12.56, "-12.6")),
+        *((9.999, "10.0"), (126.0, "126"), (999.6, "1.00e3"), (12345.0, "1.23e4")),
+        *((None, "\u2013"), (math.nan, "not finite")),
+    ],
 )
 def test_numbers_have_three_digits(value: float | None, text: str):
     assert scientific(value) == text

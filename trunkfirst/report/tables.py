@@ -66,13 +66,14 @@ class Table:
 
 
 def scientific(value: float | None) -> str:
-    """Three significant digits: `2.11e-7`; a dash for None, `not finite` for NaN and infinity."""
+    """Three significant digits: `2.11e-7`, `1.26`, `126`; a dash for None, `not finite` for NaN and infinity."""
     if value is None:
         return MISSING
     if not math.isfinite(value):
         return "not finite"
     mantissa, exponent = f"{value:.2e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
+    places = int(exponent)
+    return f"{value:.{2 - places}f}" if 0 <= places <= 2 else f"{mantissa}e{places}"
 
 
 def mean_of(runs: tuple[Run, ...], *path: str) -> float | None:
