@@ -221,6 +221,9 @@ def test_report_of_a_run(call: Call, monkeypatch: pytest.MonkeyPatch):
     assert "<html" in text
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert call("report", "a", "--quiet") == (0, "", "")
+    code, _, err = call("report", ".")  # it only holds the run
+    assert (code, [path.name for path in Path().iterdir() if path.is_file()]) == (10, [])
+    assert "runs here: a" in err
 
 
 def test_doctor(call: Call, cache: Path, monkeypatch: pytest.MonkeyPatch):
@@ -318,6 +321,7 @@ def test_more_errors_are_one_line(call: Call, name: str, monkeypatch: pytest.Mon
     assert err.count("\n") == 1, err
     assert err.startswith("trunkfirst: ")
     assert words in err
+    assert not Path("a").exists()  # what was refused leaves nothing
 
 
 # -- help

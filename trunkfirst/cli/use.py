@@ -219,10 +219,11 @@ def report(
 
     Example: trunkfirst report runs/mine
     """
-    from ..files.integrity import no_run, verify_manifest
+    from ..files.integrity import CHECKPOINTS, MANIFEST, no_run, verify_manifest
     from .console import write_run_report
 
-    if not folder.is_dir():
+    # A folder that only holds runs is none of a comparison: they may have nothing in common.
+    if not any((folder / name).exists() for name in ("metrics.json", "sweep.json", MANIFEST, CHECKPOINTS)):
         raise no_run(folder)
     for each in (folder, *(path.parent for path in sorted(folder.glob("*/metrics.json")))):
         if any((each / name).exists() for name in ("metrics.json", "MANIFEST.sha256")):

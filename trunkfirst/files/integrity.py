@@ -244,17 +244,18 @@ def write_manifest(folder: Path | str, names: Iterable[str] | None = None) -> Pa
     return _write_manifest(folder, {name: sha256_of(folder / name) for name in names})
 
 
-def update_manifest(folder: Path | str, *patterns: str) -> Path:
+def update_manifest(folder: Path | str, *patterns: str) -> None:
     """Replace the SHA-256 of the files whose names match one of the patterns, in which * matches anything.
 
-    The others keep theirs: writing a report does not certify the model in the same folder.
+    The others keep theirs: writing a report does not certify the model in the same folder. A folder without a
+    manifest gets none.
     """
     folder = Path(folder)
     if not (folder / MANIFEST).exists():
-        return write_manifest(folder)
+        return
     digests = {name: digest for name, digest in _read_manifest(folder).items() if not _matches(name, patterns)}
     changed = (name for name in _files_of(folder) if _matches(name, patterns))
-    return _write_manifest(folder, digests | {name: sha256_of(folder / name) for name in changed})
+    _write_manifest(folder, digests | {name: sha256_of(folder / name) for name in changed})
 
 
 def verify_manifest(folder: Path | str, *, but: Sequence[str] = ()) -> None:

@@ -114,8 +114,8 @@ class Operator(DeepONet):
 
         Args:
             inputs: (samples, sensors); or a dictionary of these by input function, as `data.inputs`; or a pandas
-                table with their columns. For an xarray Dataset the result is a Dataset with the names, coordinates and units of
-                training.
+                table with their columns. For an xarray Dataset the result is a Dataset with the names, coordinates
+                and units of training.
             points: (points, coordinates); by default the training points.
             interval: a level such as 0.9, for prediction intervals.
             extrapolate: predict at points outside the training domain too, with a warning; otherwise they are

@@ -67,6 +67,7 @@ def run_directory(
         with _follower_directory() as own:
             yield own
         return
+    is_new = not folder.exists()
     if not resumes:
         _remove_unbegun(folder)
         prepare_directory(folder)
@@ -86,7 +87,7 @@ def run_directory(
             if [path.name for path in checkpoints.iterdir()] == [_REQUEST] and not (folder / MANIFEST).exists():
                 shutil.rmtree(checkpoints, ignore_errors=True)
                 if not resumes:  # the folder is free for the corrected command
-                    _remove_files(folder)
+                    _remove_files(folder, is_new=is_new)
             raise
         shutil.rmtree(checkpoints)
 
@@ -106,11 +107,15 @@ def _remove_unbegun(folder: Path) -> None:
         shutil.rmtree(checkpoints, ignore_errors=True)
 
 
-def _remove_files(folder: Path) -> None:
+def _remove_files(folder: Path, *, is_new: bool) -> None:
+    """Remove the files of a folder, and the folder if it was made for them."""
     for path in folder.iterdir():
         if path.is_file():
             with contextlib.suppress(OSError):
                 path.unlink()
+    if is_new:
+        with contextlib.suppress(OSError):  # it holds more than files, or Windows has the lock open
+            folder.rmdir()
 
 
 @contextlib.contextmanager
