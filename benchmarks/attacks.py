@@ -3,7 +3,8 @@
     python benchmarks/attacks.py --tries 100
 
 The promises are those of docs/promises.md. Commands are forked from a process that has imported everything and
-computed nothing. The full disk is a tmpfs, which only the superuser can mount; elsewhere it is left out. More:
+computed nothing. Each try of what is random is written to a file as it ends: the same command continues after an
+interruption. The full disk is a tmpfs, which only the superuser can mount; elsewhere it is left out. More:
 kill_and_resume.py (every stage), corrupt.py (damaged files) and outlier_marks.py (false alarms).
 """
 
@@ -23,7 +24,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ from trunkfirst.files.integrity import sha256_of, verify_run
 from trunkfirst.report import pages  # noqa: F401
 
 NETWORKS = (
-    *("trunk.kind=network", "trunk.hidden=[20]", "trunk.width=8", "trunk.iterations=100", "trunk.starts=2"),
-    *("branch.kind=network", "branch.hidden=[20]", "branch.iterations=100", "checkpoint_seconds=0.5"),
+    *("trunk.kind=network", "trunk.hidden=[20]", "trunk.width=8", "trunk.iterations=20", "trunk.starts=2"),
+    *("branch.kind=network", "branch.hidden=[20]", "branch.iterations=20", "checkpoint_seconds=0.1"),
 )
 SMALL = ("trunk.hidden=[10]", "trunk.width=8", "branch.hidden=[10]", "trunk.starts=2")
 CLOSED = ("trunk.kind=modes", "branch.kind=linear")
@@ -45,35 +46,67 @@ WIDE = ("trunk.hidden=[300000,300000]", "trunk.hidden=[1000000000]", "branch.hid
 OUTSIDE = (5.0, -1.0, 1e6, 1e300)
 NOTHING = 2  # the exit code of `resume` where nothing was begun
 Found = tuple[int, int, str]
+Repeated = Callable[[Path, Sequence[int]], Iterator[tuple[bool, str]]]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Try attacks and print the table; those that are left out keep their rows."""
+    """Try attacks and publish the table after each; those that are left out keep their rows."""
     options = options_for(__doc__, _add_options, argv)
     warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # nothing has been computed before the fork
-    path = (options.out or RESULTS) / "attacks.json"
-    earlier = json.loads(path.read_text(encoding="utf-8"))["table"]["rows"] if path.is_file() else []
-    found: dict[str, tuple[Any, ...]] = {} if options.quick else {row[0]: tuple(row) for row in earlier}
+    found: dict[str, Found] = {}
     for name in options.attacks:
         with tempfile.TemporaryDirectory() as folder:
-            tries = 2 if options.quick else options.tries
-            found[name] = (name, *ATTACKS[name](_with_data(Path(folder)), tries))
-        _publish([found[each] for each in ATTACKS if each in found], options)
+            place = _with_data(Path(folder))
+            results = place if options.quick else options.out or RESULTS
+            if name in REPEATED:
+                attack, most = REPEATED[name]
+                journal = results / f"attacks-{attack.__name__}.jsonl"
+                found[name] = _repeat(attack, place, 2 if options.quick else min(options.tries, most), journal)
+                _publish(found, options)
+                journal.unlink()
+            else:
+                found[name] = ONCE[name](place)
+                _publish(found, options)
 
 
-def _publish(rows: list[tuple[Any, ...]], options: argparse.Namespace) -> None:
+def _repeat(attack: Repeated, place: Path, tries: int, journal: Path) -> Found:
+    """Carry out the tries that are not in the journal yet, and count all."""
+    lines = journal.read_text(encoding="utf-8").splitlines() if journal.is_file() else []
+    done = {entry["try"]: entry for entry in map(json.loads, lines) if entry["try"] < tries}
+    missing = [number for number in range(tries) if number not in done]
+    for number, (held, remark) in zip(missing, attack(place, missing) if missing else (), strict=True):
+        done[number] = {"try": number, "held": held, "remark": remark}
+        with journal.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(done[number]) + "\n")
+    remarks = sorted(Counter(entry["remark"] for entry in done.values()).items())
+    held = sum(entry["held"] for entry in done.values())
+    return tries, held, ", ".join(f"{remark}: {count}" for remark, count in remarks)
+
+
+def _publish(found: dict[str, Found], options: argparse.Namespace) -> None:
+    path = (options.out or RESULTS) / "attacks.json"
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.is_file() and not options.quick else {}
+    by_name = {row[0]: row for row in earlier["table"]["rows"]} if earlier else {}
+    by_name |= {name: (name, *result) for name, result in found.items()}
+    commands: dict[str, str] = (earlier["details"] if earlier else {}) | dict.fromkeys(found, options.command)
+    rows = [by_name[name] for name in ATTACKS if name in by_name]
+
     def draw(axes: Any) -> None:
         axes.barh([row[0] for row in rows], [row[1] for row in rows], color="0.8", label="tries")
         axes.barh([row[0] for row in rows], [row[2] for row in rows], height=0.4, label="held")
         axes.invert_yaxis()
 
     table = Table("Attacks", ("attack", "tries", "held", "remark"), rows)
-    publish("attacks", options, table, {}, draw)
+    used: dict[str, None] = dict.fromkeys(commands[row[0]] for row in rows)
+    shown = argparse.Namespace(**vars(options) | {"command": "`, then `".join(used)})
+    publish("attacks", shown, table, commands, draw)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tries", type=int, default=100, help="tries of what is random")
-    parser.add_argument("--attacks", nargs="+", choices=list(ATTACKS), default=list(ATTACKS), help="which")
+    parser.add_argument(
+        "--tries", type=int, default=100, help="tries of what is random; of slow ones at most 40 or 10"
+    )
+    parser.add_argument("--attacks", nargs="+", choices=ATTACKS, default=ATTACKS, help="which")
 
 
 def _with_data(folder: Path) -> Path:
@@ -81,72 +114,92 @@ def _with_data(folder: Path) -> Path:
     outputs = np.tanh(a @ np.stack([np.sin(3 * x), x**2, np.cos(5 * x)]))
     np.savez(folder / "data.npz", inputs=a, points=x[:, None], outputs=outputs)
     os.environ["TRUNKFIRST_CACHE"] = str(folder)
+    os.environ.pop("TRUNKFIRST_PROGRAM_CACHE", None)
     return folder
 
 
 # -- attacks
 
 
-def signals(place: Path, tries: int) -> Found:
+def signals(place: Path, numbers: Sequence[int]) -> Iterator[tuple[bool, str]]:
     """SIGTERM and SIGINT at random moments from the first to the last: 143 and 130, or 0 if it was faster."""
-    rng, codes, commands = random.Random(5), Counter[tuple[str, int]](), _commands(place)
+    commands = _commands(place)
     commands["fit that chooses"] = ["fit", "--data", str(place / "data.npz"), "--minutes", "0.1", "--quiet"]
-    seconds = [_timed(arguments, place / f"whole {name}") for name, arguments in commands.items()]
-    for number in range(tries):
-        which, sent = number % len(commands), (signal.SIGTERM, signal.SIGINT)[number // len(commands) % 2]
-        child = _start([*list(commands.values())[which], "--out", str(place / str(number))])
-        time.sleep(rng.uniform(0, seconds[which]))
+    os.environ["TRUNKFIRST_PROGRAM_CACHE"] = "off"  # most dangerous are signals while XLA compiles
+    seconds: dict[str, float] = {}
+    for number in numbers:
+        name = list(commands)[number % len(commands)]
+        sent = (signal.SIGTERM, signal.SIGINT)[number // len(commands) % 2]
+        if name not in seconds:
+            seconds[name] = _timed(commands[name], place / name)
+        child = _start([*commands[name], "--out", str(place / str(number))])
+        time.sleep(random.Random(number).uniform(0, seconds[name]))
         os.kill(child, sent)
         code = _code(child)
-        codes[sent.name, 128 - code if code < 0 else code] += 1  # as shells show a process that a signal has ended
-    held = sum(count for key, count in codes.items() if key in {("SIGTERM", 143), ("SIGINT", 130)} or not key[1])
-    return tries, held, ", ".join(f"{name} {code}: {count}" for (name, code), count in sorted(codes.items()))
+        code = 128 - code if code < 0 else code  # as shells show a process that a signal has ended
+        yield code in (0, 128 + sent), f"{sent.name} {code}"
 
 
-def kills(place: Path, tries: int) -> Found:
+def kills(place: Path, numbers: Sequence[int]) -> Iterator[tuple[bool, str]]:
     """kill -9 at any moment, every second time while the report is written, then resume: all files are there."""
-    held, tries, rng, commands = 0, min(tries, 40), random.Random(1), _commands(place)
-    seconds = {name: _timed(arguments, place / name) for name, arguments in commands.items()}
-    for number in range(tries):
-        name = list(commands)[number // 2 % len(commands)]
-        out = place / str(number)
+    commands = _commands(place)
+    seconds: dict[str, float] = {}
+    for number in numbers:
+        name, out = list(commands)[number // 2 % len(commands)], place / str(number)
+        if name not in seconds:
+            seconds[name] = _timed(commands[name], place / name)
         child = _start([*commands[name], "--out", str(out)])
         if number % 2:
             _wait_for(out / "figures", child)
-        time.sleep(rng.uniform(0, 1 if number % 2 else seconds[name]))
+        time.sleep(random.Random(number).uniform(0, 1 if number % 2 else seconds[name]))
         os.kill(child, signal.SIGKILL)
         _code(child)
         code = _run("resume", str(out), "--quiet") if out.is_dir() else NOTHING
         if code == NOTHING:
             code = _run(*commands[name], "--out", str(out))
-        held += code == 0 and _files(out) == _files(place / name)
-    return tries, held, ", ".join(commands)
+        yield code == 0 and _files(out) == _files(place / name), name
 
 
-def checkpoints(place: Path, tries: int) -> Found:
+def checkpoints(place: Path, numbers: Sequence[int]) -> Iterator[tuple[bool, str]]:
     """A byte of every second checkpoint changed after kill -9, then resume: the same SHA-256."""
-    held, tries, rng = 0, min(tries, 5), random.Random(0)
-    fit = ["fit", "--data", str(place / "data.npz"), *_set(*NETWORKS), "--quiet", "--out"]
+    fit = [*_commands(place)["fit"], "--out"]
     _run(*fit, str(place / "whole"))
     whole = sha256_of(place / "whole" / "model" / "model.safetensors")
-    for number in range(tries):
-        out = place / str(number)
+    for number in numbers:
+        out, rng = place / str(number), random.Random(number)
         child = _start([*fit, str(out)])
         _wait_for(out / "checkpoints" / "000002.finished", child)
         os.kill(child, signal.SIGKILL)
         _code(child)
-        for path in sorted(out.glob("checkpoints/*.*-way")) + sorted(out.glob("checkpoints/*.finished"))[::2]:
+        damaged = sorted(out.glob("checkpoints/*.*-way")) + sorted(out.glob("checkpoints/*.finished"))[::2]
+        for path in damaged:
             content = bytearray(path.read_bytes())
             content[rng.randrange(len(content))] ^= 1
             path.write_bytes(content)
         code = _run("resume", str(out), "--quiet")
-        held += code == 0 and sha256_of(out / "model" / "model.safetensors") == whole
-    return tries, held, ""
+        same = code == 0 and sha256_of(out / "model" / "model.safetensors") == whole
+        yield same, f"{len(damaged)} files damaged"
 
 
-def memory(place: Path, tries: int) -> Found:
+def read_only(place: Path, numbers: Sequence[int]) -> Iterator[tuple[bool, str]]:
+    """A folder that becomes read-only during a fit: exit code 9; writable again, resumed to the same bits."""
+    fit = _commands(place)["fit"]
+    _run(*fit, "--out", str(place / "whole"))
+    for number in numbers:
+        out = place / str(number)
+        child = _start([*fit, "--out", str(out)], obeys_modes=True)
+        _wait_for(out / "checkpoints" / "0.under-way", child)
+        for folder in (out, out / "checkpoints"):
+            folder.chmod(0o555)
+        code = _code(child)
+        for folder in (out, out / "checkpoints"):
+            folder.chmod(0o755)
+        resumed = _run("resume", str(out), "--quiet")
+        yield code == 9 and resumed == 0 and _files(out) == _files(place / "whole"), f"exit code {code}"
+
+
+def memory(place: Path) -> Found:
     """Networks of absurd widths: exit code 18."""
-    del tries
     kinds = {"trunk": "trunk.kind=network", "branch": "branch.kind=network"}
     codes = [
         _run(
@@ -164,9 +217,9 @@ def memory(place: Path, tries: int) -> Found:
     return len(codes), codes.count(18), ", ".join(WIDE)
 
 
-def full_disk(place: Path, tries: int) -> Found:
+def full_disk(place: Path) -> Found:
     """A fit whose folder is on a file system of some KiB: exit code 9, and no file that looks whole but is not."""
-    held, sizes = 0, (8, 16, 32, 64, 128)[: max(2, min(tries, 5))]
+    held, sizes = 0, (8, 16, 32, 64, 128)
     disk = place / "disk"
     disk.mkdir()
     for size in sizes:
@@ -182,26 +235,8 @@ def full_disk(place: Path, tries: int) -> Found:
     return len(sizes), held, f"{', '.join(map(str, sizes))} KiB"
 
 
-def read_only(place: Path, tries: int) -> Found:
-    """A folder that becomes read-only during a fit: exit code 9; writable again, resumed to the same bits."""
-    held, tries, fit = 0, min(tries, 5), _commands(place)["fit"]
-    _run(*fit, "--out", str(place / "whole"))
-    for number in range(tries):
-        out = place / str(number)
-        child = _start([*fit, "--out", str(out)], obeys_modes=True)
-        _wait_for(out / "checkpoints" / "0.under-way", child)
-        for folder in (out, out / "checkpoints"):
-            folder.chmod(0o555)
-        code = _code(child)
-        for folder in (out, out / "checkpoints"):
-            folder.chmod(0o755)
-        held += code == 9 and _run("resume", str(out), "--quiet") == 0 and _files(out) == _files(place / "whole")
-    return tries, held, ""
-
-
-def domain(place: Path, tries: int) -> Found:
+def domain(place: Path) -> Found:
     """Points outside the domain: the command line refuses them with exit code 6, the server with 422."""
-    del tries
     codes: list[int] = []
     with _served(place) as port:
         np.savez(place / "inputs.npz", inputs=np.zeros((1, 3)))
@@ -214,9 +249,8 @@ def domain(place: Path, tries: int) -> Found:
     return len(codes), held, f"x = {', '.join(f'{x:g}' for x in OUTSIDE)}; by command line and server"
 
 
-def abandoned(place: Path, tries: int) -> Found:
+def abandoned(place: Path) -> Found:
     """16 requests of 1.1 MB closed after 3 s: small requests are answered all the time."""
-    del tries
     body = json.dumps({"inputs": [[0.123456, 0.234567, 0.345678]] * 36_000}).encode()
     head = "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += f"Content-Length: {len(body)}\r\n\r\n"
@@ -237,16 +271,19 @@ def abandoned(place: Path, tries: int) -> Found:
     return len(during) + len(after), held, f"{len(body):,} bytes each; p50 and p99 in ms: {note}"
 
 
-ATTACKS: dict[str, Callable[[Path, int], Found]] = {
-    "SIGTERM and SIGINT": signals,
-    "kill -9, then resume": kills,
-    "damaged checkpoints": checkpoints,
+REPEATED: dict[str, tuple[Repeated, int]] = {
+    "SIGTERM and SIGINT": (signals, 1000),
+    "kill -9, then resume": (kills, 40),
+    "damaged checkpoints": (checkpoints, 10),
+    "folder that becomes read-only": (read_only, 10),
+}
+ONCE: dict[str, Callable[[Path], Found]] = {
     "full disk": full_disk,
-    "folder that becomes read-only": read_only,
     "widths beyond memory": memory,
     "points outside the domain": domain,
     "abandoned requests": abandoned,
 }
+ATTACKS = (*REPEATED, *ONCE)
 
 
 # -- processes
@@ -258,7 +295,7 @@ def _set(*settings: str) -> list[str]:
 
 def _commands(place: Path) -> dict[str, list[str]]:
     data = ["--data", str(place / "data.npz"), "--quiet"]
-    problem = ["nonlinear-conductivity", "--samples", "30", "--iterations", "30", "--quiet"]
+    problem = ["nonlinear-conductivity", "--samples", "30", "--iterations", "10", "--quiet"]
     return {
         "fit": ["fit", *data, *_set(*NETWORKS)],
         "fit with cross-validation": ["fit", *data, "--cross-validate", *_set(*CLOSED)],
