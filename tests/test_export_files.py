@@ -4,6 +4,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -165,7 +166,8 @@ def test_the_lines_of_the_documentation(place: Path, tmp_path: Path, call: Call,
     monkeypatch.syspath_prepend(tmp_path)
     text = (Path(__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    commands = [line.split()[1:] for kind, block in blocks if not kind for line in block.splitlines()]
+    lines = [line for kind, block in blocks if not kind for line in block.splitlines()]
+    commands = [shlex.split(line, comments=True)[1:] for line in lines]
     assert [call(*(place / "run" if word == "runs/mine" else word for word in c))[0] for c in commands] == [0] * 3
     data = read_file(place / "new.npz")
     samples = {"inputs": data.flat_inputs, "points": data.points}

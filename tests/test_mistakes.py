@@ -21,6 +21,7 @@ U = np.tanh(A @ np.stack([np.sin(3 * X), X**2, np.cos(5 * X)]))
 GRID = U[:, :, None] * np.exp(-T)
 CLOSED = trunkfirst.TwoStep(trunkfirst.ModesTrunk(), trunkfirst.Linear(), inputs="standardise", weights="none")
 SETTINGS = ["trunk.kind=modes", "branch.kind=linear", "inputs.kind=standardise", "weights=none"]
+MISSPELT: dict[str, Any] = {"widht": 3}
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +153,16 @@ PYTHON: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "trunkfirst.TwoStep(branch=...)",
     ),
     "branch as method": (lambda: _fit(A, U, X, method=trunkfirst.Kernel()), errors.UsageError, "is no method"),
-    "misspelt class": (lambda: trunkfirst.__getattr__("ModeTrunk"), AttributeError, "did you mean 'ModesTrunk'?"),
-    "misspelt setting": (lambda: trunkfirst.NetworkTrunk(widht=3), errors.SettingError, "did you mean 'width'?"),
+    "misspelt class": (
+        lambda: vars(trunkfirst)["__getattr__"]("ModeTrunk"),
+        AttributeError,
+        "did you mean 'ModesTrunk'?",
+    ),
+    "misspelt setting": (
+        lambda: trunkfirst.NetworkTrunk(**MISSPELT),
+        errors.SettingError,
+        "did you mean 'width'?",
+    ),
     "misspelt activation": (
         lambda: trunkfirst.NetworkTrunk(activation="tnah"),
         errors.UnknownNameError,

@@ -17,7 +17,14 @@ from test_runs import Listening
 
 from trunkfirst.checkpoints import Journal, Snapshot, checkpointed_step, keep_checkpoints, lock_folder
 from trunkfirst.data.read_write import write_data
-from trunkfirst.errors import DataError, FolderInUseError, OutputNotWritableError, Terminated, UsageError
+from trunkfirst.errors import (
+    CorruptFileError,
+    DataError,
+    FolderInUseError,
+    OutputNotWritableError,
+    Terminated,
+    UsageError,
+)
 from trunkfirst.files.integrity import sha256_of, verify_manifest
 from trunkfirst.files.npz import read_npz
 from trunkfirst.files.text_files import read_json
@@ -448,7 +455,7 @@ def test_other_versions_and_threads_are_reported(
 
 def test_nothing_to_resume(tmp_path: Path, call: Call):
     code, _, err = call("resume", tmp_path / "a")
-    assert code == UsageError.exit_code
+    assert code == CorruptFileError.exit_code
     assert "no such run" in err
     (tmp_path / "a").mkdir()
     code, _, err = call("resume", tmp_path / "a")

@@ -168,7 +168,9 @@ def steps(samples: int, seed: int = 0) -> OperatorData:
 
 def test_every_candidate_has_a_number_of_modes_of_its_own():
     """The few modes that are best for a baseline would be the limit of all that follows."""
-    errors = fit(steps(60)).chosen.choice.errors
+    choice = fit(steps(60)).chosen.choice
+    assert choice is not None
+    errors = choice.errors
     few = [name for name in errors if name.startswith("PCA + kernel ridge, ")]
     assert few
     assert errors[few[0]] < errors["PCA + kernel ridge"]

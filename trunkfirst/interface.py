@@ -106,7 +106,7 @@ def fit(
     """
     start = time.perf_counter()
     data = as_data(inputs, outputs, points, axes)
-    if method is not None and not isinstance(method, AbstractMethod):
+    if not isinstance(method, AbstractMethod | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"method: {method!r} is no method; give one such as trunkfirst.TwoStep(branch=...)")
     method = method or TwoStep()
     chooses = is_open(method)
@@ -162,7 +162,7 @@ def as_data(
     return read_data({"inputs": inputs, "points": points, "outputs": outputs, **order})
 
 
-def _from_labelled(inputs: Any, outputs: Any) -> AnyData:
+def _from_labelled(inputs: Any, outputs: Any) -> AnyData | ShardedData:
     """The samples of two xarray DataArrays, which know their coordinates."""
     names = {"inputs": inputs.name or "inputs", "outputs": outputs.name or "outputs"}
     dataset = inputs.to_dataset(name=names["inputs"]).merge(outputs.to_dataset(name=names["outputs"]))
