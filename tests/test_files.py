@@ -123,12 +123,6 @@ def test_what_is_made_from_the_rest_does_not_keep_a_run_from_being_used(folder: 
         verify_manifest(folder)
 
 
-def test_a_folder_without_a_manifest_gets_none(folder: Path):
-    (folder / "MANIFEST.sha256").unlink()
-    update_manifest(folder, "*.txt")
-    assert not (folder / "MANIFEST.sha256").exists()
-
-
 def test_manifest_of_nothing_is_sound(tmp_path: Path):
     write_manifest(tmp_path)
     verify_manifest(tmp_path)

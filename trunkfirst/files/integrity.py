@@ -248,10 +248,11 @@ def update_manifest(folder: Path | str, *patterns: str) -> None:
     """Replace the SHA-256 of the files whose names match one of the patterns, in which * matches anything.
 
     The others keep theirs: writing a report does not certify the model in the same folder. A folder without a
-    manifest gets none.
+    manifest gets one of all its files.
     """
     folder = Path(folder)
     if not (folder / MANIFEST).exists():
+        write_manifest(folder)
         return
     digests = {name: digest for name, digest in _read_manifest(folder).items() if not _matches(name, patterns)}
     changed = (name for name in _files_of(folder) if _matches(name, patterns))
