@@ -27,8 +27,10 @@ TrunkfirstError              1   base; the exit code of the command line
 """
 
 import difflib
+import importlib
 import unicodedata
 from collections.abc import Iterable
+from typing import Any
 
 # Unicode's categories of control and formatting characters, and of separators of lines and paragraphs.
 _CONTROLS = ("Cc", "Cf", "Zl", "Zp", "Cs")
@@ -115,6 +117,14 @@ class MissingExtraError(TrunkfirstError, ImportError):
 
     def __init__(self, what: str, package: str, extra: str):
         super().__init__(f"{what} needs {package}; install it with: pip install 'trunkfirst[{extra}]'")
+
+
+def import_extra(what: str, package: str, extra: str) -> Any:
+    """An optional package, imported; a `MissingExtraError` that says what needs it if it is not installed."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingExtraError(what, package, extra) from error
 
 
 class FolderInUseError(TrunkfirstError, OSError):

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from .. import __version__
-from ..errors import ClusterError, MissingExtraError, TrunkfirstError
+from ..errors import ClusterError, TrunkfirstError, import_extra
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -237,12 +237,9 @@ def _checked(version: str, function: Callable[[Task], Result], task: Task) -> Re
 @contextlib.contextmanager
 def _dask_client(address: str) -> Generator[Any]:
     """Connect and wait for at least one worker."""
+    distributed = import_extra("--scheduler", "distributed", "dask")
     try:
-        from distributed import Client
-    except ImportError as error:
-        raise MissingExtraError("--scheduler", "distributed", "dask") from error
-    try:
-        client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
+        client = distributed.Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:  # no answer, or no address
         raise ClusterError(
             f"no Dask scheduler answers at {address!r} ({type(error).__name__}); expected an address such as "

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingExtraError, UsageError
+from ..errors import UsageError, import_extra
 
 
 @dc.dataclass(frozen=True)
@@ -290,7 +290,7 @@ def to_onnx(graph: Graph, *, double: bool) -> bytes:
 
     Weights are in the file, which is checked by ONNX's own checker before it is returned.
     """
-    onnx = _onnx()
+    onnx = import_extra("ONNX export", "onnx", "onnx")
     dtype = np.float64 if double else np.float32
     if sum(in_precision(array, dtype).nbytes for array in graph.constants.values()) > _MOST_BYTES:
         raise UsageError("this operator has more than 2 GiB of weights, more than an ONNX file can hold")
@@ -391,10 +391,3 @@ class _Body:
         """Whether it is one number that single precision would change."""
         array = self._constants.get(name)
         return array is not None and array.size == 1 and bool(array.astype(np.float32) != array)
-
-
-def _onnx() -> Any:
-    try:
-        return importlib.import_module("onnx")
-    except ImportError as error:
-        raise MissingExtraError("ONNX export", "onnx", "onnx") from error

@@ -7,7 +7,6 @@ instead, a line with the error.
 """
 
 import faulthandler
-import importlib
 import importlib.util
 import io
 import json
@@ -22,7 +21,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ..errors import CorruptFileError, MissingExtraError, UnsafeFileError
+from ..errors import CorruptFileError, MissingExtraError, UnsafeFileError, import_extra
 from .integrity import Budget, atomic_write, open_file, size_of
 from .text_files import parse_json
 
@@ -45,7 +44,7 @@ _SPARE_BYTES, _SPARE_SECONDS, _SLOWEST_RATE = 2**27, 0.5, 2**24
 
 def write_hdf5(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
     """Write named arrays with checksums; the name "inputs.f" becomes the dataset f in the group inputs."""
-    h5py = _import_h5py(path)
+    h5py = import_extra(_needs(path), "h5py", "hdf5")
     memory = io.BytesIO()
     with h5py.File(memory, "w", track_order=True) as file:
         for name, array in arrays.items():
@@ -73,7 +72,7 @@ def read_hdf5(path: Path | str, *, is_matlab: bool = False) -> dict[str, np.ndar
 def read_with_labels(path: Path | str, *, is_matlab: bool = False) -> dict[str, tuple[np.ndarray, Labels]]:
     """Read all arrays as `read_hdf5` does, with the names of their axes and their attributes, as netCDF has."""
     if importlib.util.find_spec("h5py") is None:
-        raise _missing(path)
+        raise MissingExtraError(_needs(path), "h5py", "hdf5")
     with open_file(path) as file:
         size = size_of(file)
     return read_in_child("hdf5", path, size, is_matlab=is_matlab)
@@ -137,15 +136,8 @@ def _receive_array(header: dict[str, Any], stream: io.BufferedReader, budget: Bu
     return array
 
 
-def _import_h5py(path: Path | str) -> Any:
-    try:
-        return importlib.import_module("h5py")
-    except ImportError as error:
-        raise _missing(path) from error
-
-
-def _missing(path: Path | str) -> MissingExtraError:
-    return MissingExtraError(f"{path} is HDF5, which", "h5py", "hdf5")
+def _needs(path: Path | str) -> str:
+    return f"{path} is HDF5, which"
 
 
 # -- the child process
@@ -170,7 +162,7 @@ def serve(read: Callable[[dict[str, Any], Path], None], kind: str) -> None:
 
 
 def _serve_hdf5(job: dict[str, Any], path: Path) -> None:
-    h5py = _import_h5py(path)
+    h5py = import_extra(_needs(path), "h5py", "hdf5")
     limit(0, job["size"])
     with path.open("rb") as raw, h5py.File(raw, "r") as file:
         found = {name: item for name, item in _datasets(path, file, "", h5py) if not _is_bare_dimension(item)}

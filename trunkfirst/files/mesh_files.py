@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from ..errors import CorruptFileError, DataError, MissingExtraError, UnsafeFileError
+from ..errors import CorruptFileError, DataError, MissingExtraError, UnsafeFileError, import_extra
 from .hdf5 import limit, read_in_child, send_array, serve
 from .integrity import atomic_write, inside, open_file, read_bytes, size_of
 from .text_files import read_columns
@@ -214,7 +214,7 @@ def write_mesh(
 
     `cells` are their name in meshio, as "triangle", and their corners; without them points are dots.
     """
-    meshio = _import_meshio(path)
+    meshio = import_extra(f"writing {path}", "meshio", "mesh")
     cells = cells or ("vertex", np.arange(len(points))[:, None])
     places = np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
     data = {name: np.ascontiguousarray(values) for name, values in fields.items()}
@@ -222,10 +222,3 @@ def write_mesh(
     with tempfile.TemporaryDirectory() as folder, atomic_write(path) as file:
         meshio.vtu.write(Path(folder) / "mesh.vtu", mesh)
         file.write((Path(folder) / "mesh.vtu").read_bytes())
-
-
-def _import_meshio(path: Path) -> Any:
-    try:
-        return importlib.import_module("meshio")
-    except ImportError as error:
-        raise MissingExtraError(f"writing {path}", "meshio", "mesh") from error

@@ -4,7 +4,6 @@ netCDF 4 is HDF5 and read by h5py, netCDF 3 by SciPy, zarr by its own library; a
 in `hdf5`. A zarr folder may only name codecs that are known to run no code. Writing needs xarray.
 """
 
-import importlib
 import importlib.util
 import math
 import os
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import CorruptFileError, MissingExtraError, OutputExistsError, UnsafeFileError
+from ..errors import CorruptFileError, MissingExtraError, OutputExistsError, UnsafeFileError, import_extra
 from .hdf5 import Labels, allow, attributes_of, limit, read_in_child, read_with_labels, send_array, serve
 from .integrity import atomic_write, open_file, read_bytes, size_of
 from .text_files import parse_json
@@ -35,14 +34,6 @@ class Labelled(NamedTuple):
     axes: Mapping[str, tuple[str, ...]] = {}
     units: Mapping[str, str] = {}
     coordinates: tuple[str, ...] = ()
-
-
-def import_xarray(what: str) -> Any:
-    """xarray, or a `MissingExtraError`."""
-    try:
-        return importlib.import_module("xarray")
-    except ImportError as error:
-        raise MissingExtraError(what, "xarray", "xarray") from error
 
 
 # -- reading
@@ -194,7 +185,7 @@ def field_dataset(
     Points that are all combinations of their coordinates, in order, give an axis for each coordinate; others an
     axis "points" with the coordinates along it.
     """
-    xarray = import_xarray("a Dataset")
+    xarray = import_extra("a Dataset", "xarray", "xarray")
     grid = grid_of(points)
     places = tuple(coordinate_names) if grid is not None else ("points",)
     columns = points.T if grid is None else grid
