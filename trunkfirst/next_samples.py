@@ -6,10 +6,8 @@ candidate j it is C - C_j C_j^T / (C_jj + nugget). So one candidate after the ot
 that lowers the mean variance of all candidates, relative to the squares of their outputs, the most.
 """
 
-import csv
 import dataclasses as dc
 import functools as ft
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,7 +22,7 @@ from .data.array_checks import some_indices
 from .data.read_write import read_inputs
 from .errors import UnknownNameError, UsageError, ValueRangeError
 from .files.npz import write_npz
-from .files.text_files import write_text
+from .files.text_files import write_csv
 from .fitting import FitResult
 from .intervals import MOST_NUMBERS, is_logarithmic, novelty_from, training_inputs
 from .linear.blocked_qr import one_blas_thread
@@ -72,10 +70,7 @@ class Suggestion:
         """Write a table with a header (.csv), or arrays that can start a data file (.npz)."""
         path = Path(path)
         if path.suffix.lower() == ".csv":
-            text = io.StringIO()
-            rows = np.concatenate([*self.inputs.values()], axis=1).tolist()
-            csv.writer(text, lineterminator="\n").writerows([self.names, *rows])
-            write_text(path, text.getvalue())
+            write_csv(path, [self.names, *np.concatenate([*self.inputs.values()], axis=1).tolist()])
         elif path.suffix.lower() == ".npz":
             arrays = {f"inputs.{name}": values for name, values in self.inputs.items()}
             arrays |= {"is_suggested": np.ones(len(self), bool), "labels.expected_error": self.deviations}

@@ -1,7 +1,5 @@
 """Commands of the theory: diagnose, sensors, study."""
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,15 +95,11 @@ def sensors(
 
 def _write_csv(path: Path, arrays: "dict[str, np.ndarray]") -> None:
     """One line a sensor: its coordinates, its index, its weight."""
-    from ..files.text_files import write_text
+    from ..files.text_files import write_csv
 
-    coordinates = arrays["points"].shape[1]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*(f"coordinate_{i + 1}" for i in range(coordinates)), "index", "weight"])
-    for point, index, weight in zip(*(arrays[name].tolist() for name in arrays), strict=True):
-        writer.writerow([*point, index, weight])
-    write_text(path, text.getvalue())
+    titles = [*(f"coordinate_{i + 1}" for i in range(arrays["points"].shape[1])), "index", "weight"]
+    rows = zip(*(array.tolist() for array in arrays.values()), strict=True)
+    write_csv(path, [titles, *([*point, index, weight] for point, index, weight in rows)])
 
 
 def _placement(found: "Placement") -> list[str | Rows]:

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 import tomllib
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -136,8 +136,15 @@ def _is_deep(value: Any) -> bool:
 # -- CSV
 
 
+def write_csv(path: Path | str, rows: Iterable[Sequence[object]]) -> None:
+    """Write a table; numbers with all their digits, one row per line."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_text(path, text.getvalue())
+
+
 def write_csv_folder(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write NAME.csv for each array; numbers with all their digits, one row per line."""
+    """Write NAME.csv for each array."""
     for name, values in arrays.items():
         if Path(name).name != name:
             raise DataError(f"{name!r} is no name of a file; rename this input or label")
@@ -148,10 +155,8 @@ def write_csv_folder(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None
             )
     folder = prepare_directory(path)
     for name, values in arrays.items():
-        text = io.StringIO()
         rows = values.reshape(-1, 1) if values.ndim < 2 else values
-        csv.writer(text, lineterminator="\n").writerows(rows.tolist())
-        write_text(folder / f"{name}.csv", text.getvalue())
+        write_csv(folder / f"{name}.csv", rows.tolist())
 
 
 def read_csv_folder(path: Path | str, *, titled: Collection[str] = ()) -> dict[str, np.ndarray]:

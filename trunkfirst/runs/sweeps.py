@@ -1,15 +1,13 @@
 """A sweep: many runs that differ in some settings, in processes or on a cluster, resumable, in one table."""
 
 import contextlib
-import csv
 import dataclasses as dc
-import io
 import math
 import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +24,7 @@ from ..errors import (
     ValueRangeError,
 )
 from ..files.integrity import MANIFEST, verify_run, write_manifest
-from ..files.text_files import read_json, write_json, write_text
+from ..files.text_files import read_json, write_csv, write_json
 from ..progress import Reporter, Silent
 from ..run_data import load_run_data
 from ..settings import setting_text
@@ -300,19 +298,15 @@ def _read_row(folder: Path, name: str, grid: Grid) -> Row:
 def _write(folder: Path, rows: list[Row]) -> Sweep:
     found = Sweep(folder, tuple(sorted(rows, key=lambda row: (not row.is_sound, row.rank))))
     write_json(folder / "sweep.json", found.summary())
-    write_text(folder / "sweep.csv", _to_csv(found))
+    write_csv(folder / "sweep.csv", _table(found))
     write_json(folder / "environment.json", environment())
     # The runs have their own manifests, and reports may be added to them later.
     write_manifest(folder, ["sweep.json", "sweep.csv", "environment.json", CONFIGS])
     return found
 
 
-def _to_csv(found: Sweep) -> str:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["name", *found.keys, "status", *_NUMBERS, "reason"])
+def _table(found: Sweep) -> Iterator[Sequence[object]]:
+    yield ("name", *found.keys, "status", *_NUMBERS, "reason")
     for row in found.rows:
-        numbers = ["" if getattr(row, name) is None else repr(getattr(row, name)) for name in _NUMBERS]
-        settings = [setting_text(value) for value in row.settings.values()]
-        table.writerow([row.name, *settings, row.status, *numbers, row.reason or ""])
-    return text.getvalue()
+        settings, numbers = map(setting_text, row.settings.values()), (getattr(row, name) for name in _NUMBERS)
+        yield (row.name, *settings, row.status, *numbers, row.reason)
