@@ -307,7 +307,7 @@ def test_what_a_killed_maker_left_is_removed(tmp_path: Path):
 
 def test_folder_that_cannot_be_made(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputNotWritableError, match="data folder"):
+    with pytest.raises(OutputNotWritableError, match="cannot make"):
         ShardFolder(tmp_path / "file" / "data").write(0, {"a": np.ones(1)})
 
 

@@ -29,7 +29,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from .errors import CorruptFileError, FolderInUseError, OutputNotWritableError
-from .files.integrity import atomic_write
+from .files.integrity import atomic_write, make_folder
 
 LOCK = ".lock"
 """The file by which a process holds a folder."""
@@ -263,10 +263,7 @@ def _write_records(path: Path, identity: str, order: int, records: Sequence[Chec
         for name, array in record.state.arrays.items()
     }
     payload = safetensors.numpy.save(arrays, {"about": json.dumps(about)})
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputNotWritableError(f"cannot make {path.parent}: {error.strerror}") from error
+    make_folder(path.parent)
     with atomic_write(path) as file:
         file.write(_MAGIC + hashlib.sha256(payload).hexdigest().encode() + payload)
 

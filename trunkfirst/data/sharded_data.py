@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..errors import CorruptFileError, DataError, MemoryNeedError, OutputExistsError, OutputNotWritableError
-from ..files.integrity import inside, remove_leftovers, sha256_of
+from ..errors import CorruptFileError, DataError, MemoryNeedError, OutputExistsError
+from ..files.integrity import inside, make_folder, remove_leftovers, sha256_of
 from ..files.npz import map_npz, read_npz, write_npz
 from ..files.text_files import read_json, write_json
 from .array_checks import Indices, sample_indices, some_indices
@@ -49,11 +49,7 @@ class ShardFolder:
 
     def write(self, number: int, arrays: Arrays) -> str:
         """Write one shard and return its SHA-256, for the index."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputNotWritableError(f"cannot make the data folder {self.path}: {error.strerror}") from error
-        remove_leftovers(self.path)
+        remove_leftovers(make_folder(self.path))
         write_npz(self.shard_path(number), arrays)
         return sha256_of(self.shard_path(number))
 

@@ -122,6 +122,16 @@ def remove_leftovers(folder: Path | str, *, older_than: float = 3600.0) -> None:
                 path.unlink()
 
 
+def make_folder(path: Path | str) -> Path:
+    """Make a folder and those above it, unless it exists."""
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputNotWritableError(f"cannot make {path}: {error.strerror}") from error
+    return path
+
+
 def prepare_directory(path: Path | str) -> Path:
     """Make the folder `path` and check that it can be written; refuse one that is not empty."""
     path = Path(path)

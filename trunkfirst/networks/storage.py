@@ -29,8 +29,17 @@ from ..encoders import (
     Powers,
     Standardise,
 )
-from ..errors import CorruptFileError, OutputExistsError, OutputNotWritableError
-from ..files.integrity import CARD, atomic_write, inside, open_file, read_bytes, verify_manifest, write_manifest
+from ..errors import CorruptFileError, OutputExistsError
+from ..files.integrity import (
+    CARD,
+    atomic_write,
+    inside,
+    make_folder,
+    open_file,
+    read_bytes,
+    verify_manifest,
+    write_manifest,
+)
 from ..files.text_files import parse_json, read_json, write_json, write_text
 from ..intervals import intervals_from
 from ..outputs import Boundary, OutputMap
@@ -200,10 +209,7 @@ def write_operator(operator: Any, folder: Path | str, card: str) -> Path:
         raise OutputExistsError(f"{folder} is a file; name a folder for the operator")
     if (folder / "metrics.json").exists():
         raise OutputExistsError(f"{folder} is the folder of a run, whose manifest would be lost; name another")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputNotWritableError(f"cannot make {folder}: {error.strerror}") from error
+    make_folder(folder)
     arrays: dict[str, np.ndarray] = {}
     description = _describe(operator, "", arrays)
     content = safetensors.numpy.save(arrays)

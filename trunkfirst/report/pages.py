@@ -14,8 +14,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..data.operator_data import OperatorData
-from ..errors import OutputNotWritableError
-from ..files.integrity import update_manifest
+from ..files.integrity import make_folder, update_manifest
 from ..files.text_files import read_json, read_text, write_text
 from ..settings import setting_text
 from .budget_figures import budget_items
@@ -63,11 +62,7 @@ class Page:
 
 def write_page(path: Path, page: Page) -> Path:
     """Write a page, and each of its drawings to a file of `figures/` next to it; return the page's path."""
-    folder = path.parent / "figures"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputNotWritableError(f"cannot make {folder}: {error.strerror}") from error
+    folder = make_folder(path.parent / "figures")
     panels = [item for each in page.sections for item in each.items if isinstance(item, Panel)]
     for image in (image for panel in panels for image in panel.images):
         write_text(folder / f"{image.name}.svg", image.svg)

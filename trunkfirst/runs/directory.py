@@ -30,8 +30,8 @@ from ..data.scattered_data import AnyData
 from ..data.sharded_data import ShardedData
 from ..distributed.launch import note_folder
 from ..distributed.processes import broadcast_value, is_distributed, is_leader
-from ..errors import DataError, OutputNotWritableError, Terminated, TrunkfirstError, UsageError
-from ..files.integrity import CHECKPOINTS, MANIFEST, prepare_directory, remove_leftovers
+from ..errors import DataError, Terminated, TrunkfirstError, UsageError
+from ..files.integrity import CHECKPOINTS, MANIFEST, make_folder, prepare_directory, remove_leftovers
 from ..files.text_files import read_json, to_json, write_text
 from ..records import mapping_at
 
@@ -60,7 +60,7 @@ def run_directory(
     """
     folder = Path(folder)
     if is_keeping_checkpoints():
-        _make(folder)
+        make_folder(folder)
         yield folder
         return
     if not is_leader():
@@ -73,7 +73,7 @@ def run_directory(
         prepare_directory(folder)
     text, checkpoints = to_json(request), folder / CHECKPOINTS
     with lock_folder(folder), sigterm_raises():
-        _make(checkpoints)
+        make_folder(checkpoints)
         remove_leftovers(folder, older_than=0)
         write_text(checkpoints / _REQUEST, text)
         try:
@@ -186,13 +186,6 @@ def check_same_data(data: AnyData | ShardedData) -> None:
     found = np.frombuffer(digest.digest(), np.uint8)
     if not np.array_equal(found, remember("data", lambda: {"sha256": found})["sha256"]):
         raise DataError("the data are not those that this run began with; restore them, or start a new run")
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputNotWritableError(f"cannot make {folder}: {error.strerror}") from error
 
 
 @contextlib.contextmanager
