@@ -1,7 +1,7 @@
 """Single test samples over the domain: target and errors of each method, the worst samples, the problem itself."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,44 +170,93 @@ def _slug(method: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", method.lower()).strip("-")[:40]
 
 
-# -- a typical and the worst sample
+# -- a typical and the worst samples
 
 
 def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
     """Target, prediction and error of a typical and of the worst test sample of the first run that has them."""
     title = "A typical and the worst test sample"
-    run = next((run for run in experiment.runs if run.evaluation is not None and run.evaluation.worst), None)
-    if run is None or run.evaluation is None:
+    found = _with_worst(experiment)
+    if found is None:
         return None
-    evaluation, worst = run.evaluation, run.evaluation.worst[0]
+    _, evaluation = found
+    worst = evaluation.worst[0]
     typical = evaluation.example_in(min(worst.channel, evaluation.channels - 1))
-    samples = [sample for sample in (typical, worst) if sample is not None]
-    if not all(np.isfinite(sample.prediction).all() for sample in samples):
+    samples = {"typical": typical, "typical-worst": worst} if typical is not None else {"typical-worst": worst}
+    if not all(np.isfinite(sample.prediction).all() for sample in samples.values()):
         return Omission(title, "a prediction is not finite.")
-    draw = {1: _draw_lines, 2: _draw_three_maps}.get(worst.points.shape[1], _draw_agreement)
-    rows = [draw(evaluation, sample, sample is worst, wording) for sample in samples]
-    largest = max(float(np.abs(sample.prediction - sample.target).max()) for sample in samples)
+    labels = {"typical": "Typical", "typical-worst": "Worst"}
+    images = [
+        image
+        for name, sample in samples.items()
+        for image in _draw_sample(evaluation, sample, name, labels[name], wording)
+    ]
+    largest = max(float(np.abs(sample.prediction - sample.target).max()) for sample in samples.values())
     channel = f", {wording.channel(worst.channel).split(' (')[0]}" if evaluation.channels > 1 else ""
     caption = (
         f"Of {len(evaluation.errors):,} test samples, which were not used for training, one whose output has the "
         f"median size, and the one with the largest relative error{channel}. The largest absolute error here is "
         f"{largest:.2e}."
     )
-    images = tuple(image for row in rows for image in row)
-    return Panel(title, caption, images, rows=len(rows) if len(images) > len(rows) else None)
+    return Panel(title, caption, tuple(images), rows=_rows(images, samples))
 
 
-def _place(evaluation: EvaluationRecord, sample: SampleField, is_worst: bool) -> tuple[str, str]:
-    """Name of the drawing, and its title with the relative error."""
-    known = 0 <= sample.index < len(evaluation.errors)
-    error = f", error {evaluation.errors[sample.index]:.1e}" if known else ""
-    return ("typical-worst", f"Worst{error}") if is_worst else ("typical", f"Typical{error}")
+def draw_worst(experiment: Experiment, wording: Wording) -> Drawn:
+    """The samples with the largest errors of the first run that holds them."""
+    title = "The worst test samples"
+    found = _with_worst(experiment)
+    if found is None:
+        return None
+    run, evaluation = found
+    samples = [sample for sample in evaluation.worst if np.isfinite(sample.prediction).all()]
+    if not samples:
+        return Omission(title, "none of their predictions is finite.")
+    images: list[Image] = []
+    for rank, sample in enumerate(samples, 1):
+        channel = f", channel {sample.channel + 1}" if evaluation.channels > 1 else ""
+        images += _draw_sample(evaluation, sample, f"worst-{rank}", f"Sample {sample.index}{channel}", wording)
+    labels = _labelled(evaluation.labels, wording, *(sample.index for sample in samples))
+    caption = (
+        f"{short_name(run.method)}, seed {run.seed}: the {len(samples)} of {len(evaluation.errors)} test samples "
+        f"with the largest relative errors{f' ({labels})' if labels else ''}. If they have something in common, "
+        "add training samples of that kind."
+    )
+    return Panel(title, caption, tuple(images), rows=_rows(images, samples))
 
 
-def _draw_lines(
-    evaluation: EvaluationRecord, sample: SampleField, is_worst: bool, wording: Wording
+def _with_worst(experiment: Experiment) -> tuple[Run, EvaluationRecord] | None:
+    """The first run that holds its worst samples."""
+    runs = ((run, run.evaluation) for run in experiment.runs)
+    return next(((run, each) for run, each in runs if each is not None and each.worst), None)
+
+
+def _rows(images: Sequence[Image], samples: Sized) -> int | None:
+    """A row for each sample that has several images."""
+    return len(samples) if len(images) > len(samples) else None
+
+
+def _draw_sample(
+    evaluation: EvaluationRecord, sample: SampleField, name: str, label: str, wording: Wording
 ) -> list[Image]:
-    name, title = _place(evaluation, sample, is_worst)
+    """Target, prediction and error: as curves, as maps or, of more coordinates, errors against targets."""
+    is_known = 0 <= sample.index < len(evaluation.errors)
+    title = f"{label}, error {evaluation.errors[sample.index]:.1e}" if is_known else label
+    if sample.points.shape[1] == 1:
+        return _draw_curves(sample, name, title, wording)
+    if sample.points.shape[1] > 2:
+        return [_draw_agreement(sample, name, title, wording)]
+    mesh = _mesh_of(sample.points, evaluation.triangles, wording)
+    error = np.abs(sample.prediction - sample.target)
+    field: Look = {"quantity": wording.channel(sample.channel), "scale": sample.target}
+    unit = field["quantity"].partition(" (")[2].rstrip(")") or wording.unit
+    return [
+        _draw_field(mesh, sample.target, name=name, title=f"{label}: target", **field),
+        _draw_field(mesh, sample.prediction, name=f"{name}-prediction", title="Prediction", **field),
+        _draw_error(mesh, error, float(error.max()), name=f"{name}-error", title=title, unit=unit),
+    ]
+
+
+def _draw_curves(sample: SampleField, name: str, title: str, wording: Wording) -> list[Image]:
     order = np.argsort(sample.points[:, 0], kind="stable")
     x, target, prediction = sample.points[order, 0], sample.target[order], sample.prediction[order]
     first, axes = new_figure(4.6, 3.0)
@@ -226,87 +275,13 @@ def _draw_lines(
     ]
 
 
-def _draw_three_maps(
-    evaluation: EvaluationRecord, sample: SampleField, is_worst: bool, wording: Wording
-) -> list[Image]:
-    name, title = _place(evaluation, sample, is_worst)
-    mesh = _mesh_of(sample.points, evaluation.triangles, wording)
-    error = np.abs(sample.prediction - sample.target)
-    field: Look = {"quantity": wording.channel(sample.channel), "scale": sample.target}
-    unit = field["quantity"].partition(" (")[2].rstrip(")") or wording.unit
-    return [
-        _draw_field(mesh, sample.target, name=name, title=f"{title.split(',')[0]}: target", **field),
-        _draw_field(mesh, sample.prediction, name=f"{name}-prediction", title="Prediction", **field),
-        _draw_error(mesh, error, float(error.max()), name=f"{name}-error", title=title, unit=unit),
-    ]
-
-
-def _draw_agreement(
-    evaluation: EvaluationRecord, sample: SampleField, is_worst: bool, wording: Wording
-) -> list[Image]:
-    """Points of three coordinates or more: errors against targets."""
-    name, title = _place(evaluation, sample, is_worst)
+def _draw_agreement(sample: SampleField, name: str, title: str, wording: Wording) -> Image:
     figure, axes = new_figure(4.6, 3.4)
     axes.plot(sample.target, sample.prediction - sample.target, ".", color=BLUE, markersize=3, rasterized=True)
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set(title=plain(title), xlabel=plain(f"target: {wording.channel(sample.channel)}"))
     axes.set(ylabel="prediction - target")
-    return [to_image(figure, name, f"{title}: prediction minus target at all points, against the target.")]
-
-
-# -- the worst samples
-
-
-def draw_worst(experiment: Experiment, wording: Wording) -> Drawn:
-    """The samples with the largest errors of the first run that holds them, as curves or maps."""
-    title = "The worst test samples"
-    run = next((run for run in experiment.runs if run.evaluation is not None and run.evaluation.worst), None)
-    if run is None or run.evaluation is None:
-        return None
-    evaluation = run.evaluation
-    samples = [sample for sample in evaluation.worst if np.isfinite(sample.prediction).all()]
-    if not samples:
-        return Omission(title, "none of their predictions is finite.")
-    if samples[0].points.shape[1] > 2:
-        return Omission(title, "points have more than two coordinates.")
-    draw = _draw_curve if samples[0].points.shape[1] == 1 else _draw_worst_maps
-    labels = _labelled(evaluation.labels, wording, *(sample.index for sample in samples))
-    images = [image for rank, sample in enumerate(samples, 1) for image in draw(evaluation, sample, rank, wording)]
-    caption = (
-        f"{short_name(run.method)}, seed {run.seed}: the {len(samples)} of {len(evaluation.errors)} test samples "
-        f"with the largest relative errors{f' ({labels})' if labels else ''}. If they have something in common, "
-        "add training samples of that kind."
-    )
-    return Panel(title, caption, tuple(images))
-
-
-def _name(evaluation: EvaluationRecord, sample: SampleField) -> str:
-    channel = f", channel {sample.channel + 1}" if evaluation.channels > 1 else ""
-    return f"Sample {sample.index}{channel}: error {evaluation.errors[sample.index]:.1e}"
-
-
-def _draw_curve(evaluation: EvaluationRecord, sample: SampleField, rank: int, wording: Wording) -> list[Image]:
-    figure, axes = new_figure(4.0, 2.95)
-    order = np.argsort(sample.points[:, 0])
-    x = sample.points[order, 0]
-    axes.plot(x, sample.target[order], color=INK, linewidth=1, label="target")
-    axes.plot(x, sample.prediction[order], color=BLUE, linestyle="--", linewidth=1.5, label="prediction")
-    name = _name(evaluation, sample)
-    axes.set(xlabel=plain(wording.coordinates[0]), ylabel=plain(wording.output_axis), title=plain(name))
-    return [to_image(figure, f"worst-{rank}", f"{name}; target and prediction as curves.", legend=2)]
-
-
-def _draw_worst_maps(
-    evaluation: EvaluationRecord, sample: SampleField, rank: int, wording: Wording
-) -> list[Image]:
-    mesh = _mesh_of(sample.points, evaluation.triangles, wording)
-    error = np.abs(sample.prediction - sample.target)
-    name, title, unit = f"worst-{rank}", _name(evaluation, sample), wording.unit
-    target = f"Sample {sample.index}, target"
-    return [
-        _draw_field(mesh, sample.target, name=name, title=target, quantity=wording.output_axis),
-        _draw_error(mesh, error, float(error.max()), name=f"{name}-error", title=title, unit=unit),
-    ]
+    return to_image(figure, name, f"{title}: prediction minus target at all points, against the target.")
 
 
 # -- the inverse problem
