@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..errors import UsageError
 from ..files.integrity import verify_run
-from ..files.text_files import read_json
+from ..files.text_files import fill_template, read_json, read_resource
 from ..intervals import LEVELS, Intervals
 from ..linear.orthonormalise import relative_errors
 from ..networks.operator import Operator, load
@@ -32,13 +31,13 @@ from .explorer_data import (
     make_table,
     read_tested,
 )
-from .graph import Graph, page_file, to_javascript
+from .graph import Graph, to_javascript
 from .jaxpr import trace
 
 _SCRIPTS = ("model.js", "picture.js", "controls.js", "page.js")
-# More makes browsers slow.
 # What the page needs to recognise outliers.
 _NOVELTY = ("centre", "spread", "matrix", "inverse", "location", "scale")
+# More makes browsers slow.
 _MOST_MEGABYTES = 20
 _LEVEL = 0.9
 _TYPES = {"f8": "<f8", "f4": "<f4", "i8": "<i4", "u1": "u1"}
@@ -62,7 +61,7 @@ def explorer_page(folder: Path) -> bytes:
     controls = make_controls(operator.input_names, operator.encoder, memory, tested.number_names)
     table = make_table(operator, memory.points, controls.inputs(controls.seen))
     metrics = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
-    script = "\n".join([to_javascript(graph), *map(page_file, _SCRIPTS)])
+    script = "\n".join([to_javascript(graph), *(read_resource(f"exporters/page/{name}") for name in _SCRIPTS)])
     return _render(
         title=str(metrics.get("problem") or folder.name),
         lead=_lead(metrics),
@@ -215,9 +214,9 @@ def _colours(name: str) -> dict[str, Any]:
 
 def _render(*, title: str, lead: str, script: str, content: dict[str, Any]) -> str:
     """The filled template. Names from the data are escaped by it, or are in JSON without any `<`."""
-    style = page_file("page.css")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    return environment.from_string(page_file("page.html")).render(
+    style = read_resource("exporters/page/page.css")
+    return fill_template(
+        "exporters/page/page.html",
         title=title,
         lead=lead,
         style=Markup(style),  # noqa: S704

@@ -1,4 +1,4 @@
-"""Text files: plain, JSON, TOML, and tables as comma-separated values. None of them runs code."""
+"""Text files: plain, templates, JSON, TOML, and tables as comma-separated values. None of them runs code."""
 
 import array
 import csv
@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -45,6 +46,27 @@ def read_text(path: Path | str) -> str:
         return read_bytes(path, most=_MOST_TEXT).decode()
     except UnicodeDecodeError as error:
         raise CorruptFileError(f"cannot read {path} as text: {error}") from error
+
+
+def read_resource(path: str) -> str:
+    """The text of a file inside this library, by its path from the top of it."""
+    return files("trunkfirst").joinpath(path).read_text("utf-8")
+
+
+def fill_template(path: str, *, filters: Mapping[str, Any] | None = None, **values: Any) -> str:
+    """A Jinja template inside this library with these values, which are escaped if its name ends in .html."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    environment = Environment(
+        loader=PackageLoader("trunkfirst", ""),
+        autoescape=select_autoescape(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(filters or {})
+    return environment.get_template(path).render(values)
 
 
 # -- JSON

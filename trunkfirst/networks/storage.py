@@ -40,7 +40,7 @@ from ..files.integrity import (
     verify_manifest,
     write_manifest,
 )
-from ..files.text_files import parse_json, read_json, write_json, write_text
+from ..files.text_files import fill_template, parse_json, read_json, write_json, write_text
 from ..intervals import intervals_from
 from ..outputs import Boundary, OutputMap
 from .branches import (
@@ -58,54 +58,6 @@ from .layers import Latent, Modes, MovingFunctions, Perceptron, Trunk
 from .training_domain import TrainingDomain
 
 _LONGEST_LIST = 20
-_CARD = """---
-library_name: trunkfirst
-tags: [deeponet, operator-learning, surrogate-model]
----
-
-# Operator: {title}
-
-A deep operator network, fitted to simulation data by trunkfirst {version}. It maps inputs to outputs at any
-point of its domain, in physical units and {precision} precision.
-
-| | |
-| --- | --- |
-{rows}
-
-## Errors
-
-{errors}
-
-Points outside the domain are refused, and inputs unlike those of training are marked (`is_outlier`): the errors
-above do not hold for them.
-
-## Use
-
-In Python, after `pip install trunkfirst`, with this folder as `model`:
-
-```python
-import trunkfirst
-
-operator = trunkfirst.load("model")
-fields = operator.predict(inputs)  # (samples, sensors), or a mapping from names to these: operator.input_names
-```
-
-In other programs, with ONNX, or with NumPy alone:
-
-```
-trunkfirst export model --to onnx --out model.onnx
-trunkfirst export model --to numpy --out model.py
-```
-
-In a browser, from the folder of the run that this model belongs to:
-
-```
-trunkfirst export RUN --to html --out explorer.html
-```
-
-`model.json` describes the parts, and `model.safetensors` holds the arrays; loading runs no code from either.
-`MANIFEST.sha256` has the checksums, which `trunkfirst.load` verifies. This page may be edited.
-"""
 
 
 def model_card(operator: Any, measured: Mapping[str, float | int]) -> str:
@@ -121,11 +73,12 @@ def model_card(operator: Any, measured: Mapping[str, float | int]) -> str:
         ("training points", "not known" if domain.points is None else f"{len(domain.points):,}"),
         ("domain", escape(domain.in_words(), 800)),
     ]
-    return _CARD.format(
+    return fill_template(
+        "networks/card.md.jinja",
         title=f"{_listed(operator.input_names)} to {_listed(outputs)}",
         version=__version__,
         precision="double" if str(operator.dtype) == "float64" else "single",
-        rows="\n".join(f"| {name} | {text} |" for name, text in rows),
+        rows=rows,
         errors=_errors(domain, measured),
     )
 
@@ -159,19 +112,19 @@ def _inputs(names: tuple[str, ...], domain: TrainingDomain) -> list[str]:
     ]
 
 
-def _errors(domain: TrainingDomain, measured: Mapping[str, float | int]) -> str:
+def _errors(domain: TrainingDomain, measured: Mapping[str, float | int]) -> list[str]:
     lines = [
-        f"- {escape(name)}: {number:,}" if isinstance(number, int) else f"- {escape(name)}: {number:.3g}"
+        f"{escape(name)}: {number:,}" if isinstance(number, int) else f"{escape(name)}: {number:.3g}"
         for name, number in measured.items()
     ]
     if intervals := intervals_from(dict(domain.extras)):
         lines += [
-            f"- relative l2 error of a field, at most, with probability {level:g}: {bound:.3g}"
+            f"relative l2 error of a field, at most, with probability {level:g}: {bound:.3g}"
             for level, bound in zip(intervals.levels, intervals.field, strict=True)
             if np.isfinite(bound)
         ]
-        lines += ["- prediction intervals at each point: `operator.predict(inputs, interval=0.9)`"]
-    return "\n".join(lines) or "Not recorded; measure them on samples of your own."
+        lines += ["prediction intervals at each point: `operator.predict(inputs, interval=0.9)`"]
+    return lines
 
 
 T = TypeVar("T")

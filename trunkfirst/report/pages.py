@@ -5,17 +5,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..data.operator_data import OperatorData
 from ..files.integrity import make_folder, update_manifest
-from ..files.text_files import read_json, read_text, write_text
+from ..files.text_files import fill_template, read_json, read_text, write_text
 from ..settings import setting_text
 from .budget_figures import budget_items
 from .error_figures import draw_cost, draw_errors, draw_histogram, draw_mean_errors
@@ -66,22 +64,9 @@ def write_page(path: Path, page: Page) -> Path:
     panels = [item for each in page.sections for item in each.items if isinstance(item, Panel)]
     for image in (image for panel in panels for image in panel.images):
         write_text(folder / f"{image.name}.svg", image.svg)
-    write_text(path, _render(page))
+    filters = {"numbers": _numbers, "readable": _readable}
+    write_text(path, fill_template("report/template.html", filters=filters, page=page))
     return path
-
-
-def _render(page: Page) -> str:
-    """The page as HTML; every text is escaped, except figures, which matplotlib has escaped."""
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"numbers": _numbers, "readable": _readable}
-    template = environment.from_string(files(__package__ or __name__).joinpath("template.html").read_text("utf-8"))
-    return template.render(page=page)
 
 
 def _numbers(text: str) -> Markup:
