@@ -93,8 +93,8 @@ def test_worst_samples_must_exist(indices: list[int]):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"points": np.ones(3)}, "points has 1 axes; expected 2"),
-        ({"example_index": np.ones(2)}, "example_index has 1 axes; expected 0"),
+        ({"points": np.ones(3)}, r"points has shape \(3,\), which does not fit \(points, coordinates\)"),
+        ({"example_index": np.ones(2)}, r"example_index has shape \(2,\)"),
         ({"points": np.ones((3, 1)), "example_target": np.ones((3, 0))}, "example_target has shape"),
         ({"errors": np.array(["x", "y"])}, "could not convert"),
     ],

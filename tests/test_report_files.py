@@ -98,7 +98,7 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels.beta": np.ones(4)}, r"labels.beta has shape \(4,\); expected \(5,\)"),
+        ({"labels.beta": np.ones(4)}, r"labels.beta has shape \(4,\), which does not fit \(samples\)"),
         ({"optimal_errors": np.ones((5, 1))}, "optimal_errors has shape"),
         ({"example_prediction": np.ones(3)}, "example_prediction has shape"),
         ({"triangles": np.array([[0, 1, 99]])}, "triangles name points 0 to 99"),

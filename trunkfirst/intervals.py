@@ -15,6 +15,7 @@ from .data.scattered_data import AnyData, ScatteredData
 from .errors import ValueRangeError
 from .linear.blocked_qr import one_blas_thread
 from .linear.orthonormalise import relative_errors
+from .records import misfit
 
 LEVELS = (0.8, 0.9, 0.95)
 # Half the width of the first level, in standard deviations of a normal distribution.
@@ -58,12 +59,7 @@ class Intervals:
     @property
     def is_consistent(self) -> bool:
         """Whether the sizes belong together, and what is searched for neighbours can be."""
-        return (
-            self.levels.shape == self.field.shape == self.pointwise.shape[:1]
-            and self.points.ndim == 2
-            and self.pointwise.shape[1:2] == self.points.shape[:1]
-            and _is_searchable(self.points)
-        )
+        return misfit(self) is None and _is_searchable(self.points)
 
     def half_width(
         self, points: Float[np.ndarray, "new coordinates"], level: float
@@ -194,11 +190,8 @@ class Novelty:
     def is_consistent(self) -> bool:
         """Whether the sizes belong together, and what is searched for neighbours can be."""
         return (
-            self.seen.ndim == 2
-            and self.matrix.ndim == 2
+            misfit(self) is None
             and self.seen.shape[1] <= self.matrix.shape[1]
-            and self.centre.shape == self.spread.shape == self.matrix.shape[:1]
-            and self.location.shape == self.scale.shape == (5,)
             and _is_searchable(self.seen)
             and bool(np.isfinite(self.matrix).all())
         )

@@ -1,16 +1,42 @@
 """Records that are written to the files of a run and read back by the report. Without JAX and matplotlib."""
 
 import dataclasses as dc
+import functools as ft
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, cast
+from pathlib import Path
+from typing import Any, Self, cast, get_args, get_type_hints
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from .errors import CorruptFileError
+from .files.npz import read_npz
+
 Values = Float[np.ndarray, " samples"]
 _LABEL = "labels."
-_AXES = {"points": 2, "triangles": 2, "example_index": 0, "example_input": 1}
+
+
+def misfit(record: Any) -> str | None:
+    """Which array of a record is not what its annotation says: type, axes, equal lengths of axes of one name."""
+    lengths: dict[str, object] = {}
+    for name, hint in _hints(type(record)).items():
+        entries, kind = {name: getattr(record, name)}, hint
+        if isinstance(entries[name], Mapping):
+            entries, kind = {f"{name}.{key}": each for key, each in entries[name].items()}, get_args(hint)[-1]
+        axes = next((each.dim_str.split() for each in (kind, *get_args(kind)) if hasattr(each, "dim_str")), [])
+        for label, entry in entries.items():
+            shape = np.shape(entry)
+            own = {axis: shape[k:] if axis[0] == "*" else shape[k : k + 1] for k, axis in enumerate(axes)}
+            known = {} if entry is None else {axis: n for axis, n in own.items() if axis not in ("_", "...")}
+            if not isinstance(entry, kind) or any(lengths.setdefault(axis, n) != n for axis, n in known.items()):
+                return f"{label} has shape {shape}, which does not fit ({', '.join(axes)})"
+    return None
+
+
+@ft.cache
+def _hints(record_type: type) -> dict[str, Any]:
+    return get_type_hints(record_type)
 
 
 def mapping_at(content: object, *keys: str) -> Mapping[str, object]:
@@ -175,17 +201,17 @@ class EvaluationRecord:
     optimal_errors: Values | None = None
     points: Float[np.ndarray, "points coordinates"] | None = None
     # The example; target and prediction have a second axis where there are several output channels
-    example_index: np.ndarray | None = None
-    example_target: np.ndarray | None = None
-    example_prediction: np.ndarray | None = None
+    example_index: Int[np.ndarray, ""] | None = None
+    example_target: Float[np.ndarray, "points *channels"] | None = None
+    example_prediction: Float[np.ndarray, "points *channels"] | None = None
     example_input: Float[np.ndarray, " sensors"] | None = None
     # The samples with the largest errors, worst first; points are padded with NaN
     worst_indices: Int[np.ndarray, " worst"] | None = None
     worst_inputs: Float[np.ndarray, "worst sensors"] | None = None
     worst_channels: Int[np.ndarray, " worst"] | None = None
-    worst_points: Float[np.ndarray, "worst points coordinates"] | None = None
-    worst_targets: Float[np.ndarray, "worst points"] | None = None
-    worst_predictions: Float[np.ndarray, "worst points"] | None = None
+    worst_points: Float[np.ndarray, "worst places _"] | None = None
+    worst_targets: Float[np.ndarray, "worst places"] | None = None
+    worst_predictions: Float[np.ndarray, "worst places"] | None = None
     # Numbers that name the samples; errors against a finer solution; the mesh
     labels: Mapping[str, Values] = dc.field(default_factory=dict[str, Values])
     reference_errors: Values | None = None
@@ -198,13 +224,29 @@ class EvaluationRecord:
         return found | {f"{_LABEL}{name}": values for name, values in self.labels.items()}
 
     @classmethod
+    def read(cls, path: Path) -> "EvaluationRecord | None":
+        """The content of `evaluation.npz`; None where there are no test samples."""
+        arrays = read_npz(path) if path.is_file() else {}
+        if "errors" not in arrays or not arrays["errors"].size:
+            return None
+        try:
+            return cls.from_arrays(arrays)
+        except (TypeError, ValueError) as error:
+            raise CorruptFileError(f"{path}: {error}. Evaluate the run again.") from error
+
+    @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "EvaluationRecord":
         """Check the arrays of a file and take those that are known.
 
         Raises `ValueError` where arrays contradict each other.
         """
+        integers = ("example_index", "worst_indices", "worst_channels", "triangles")
         known = {field.name for field in dc.fields(cls)} - {"labels"}
-        found: dict[str, Any] = {name: _checked(name, array) for name, array in arrays.items() if name in known}
+        found: dict[str, Any] = {
+            name: np.asarray(array, np.int64 if name in integers else np.float64)
+            for name, array in arrays.items()
+            if name in known
+        }
         labels = {
             name.removeprefix(_LABEL): np.asarray(array, np.float64)
             for name, array in arrays.items()
@@ -244,48 +286,16 @@ class EvaluationRecord:
         return tuple(_sample_field(*row) for row in zip(*columns, strict=True))
 
     def _check(self) -> None:
-        samples, points = self.errors.size, 0 if self.points is None else len(self.points)
-        by_sample = {"errors": self.errors, "optimal_errors": self.optimal_errors}
-        by_sample |= {f"{_LABEL}{name}": values for name, values in self.labels.items()}
-        for name, array in by_sample.items():
-            _check_shape(name, array, (samples,))
-        for name in ("example_target", "example_prediction"):
-            array = getattr(self, name)
-            channels = () if array is None or array.ndim < 2 else (array.shape[1] or 1,)
-            _check_shape(name, array, (points, *channels))
-        for name, axes in _AXES.items():
-            array = getattr(self, name)
-            if array is not None and array.ndim != axes:
-                raise ValueError(f"{name} has {array.ndim} axes; expected {axes}")
-        if self.triangles is not None and self.triangles.size:
-            low, high = self.triangles.min(), self.triangles.max()
-            if not 0 <= low <= high < points:
-                raise ValueError(f"triangles name points {low} to {high}; there are {points} points")
-        _check_worst(self)
-
-
-def _checked(name: str, array: np.ndarray) -> np.ndarray:
-    is_integer = name in ("example_index", "worst_indices", "worst_channels", "triangles")
-    return np.asarray(array, np.int64 if is_integer else np.float64)
-
-
-def _check_shape(name: str, array: np.ndarray | None, shape: tuple[int, ...]) -> None:
-    if array is not None and array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}; expected {shape}")
-
-
-def _check_worst(record: EvaluationRecord) -> None:
-    targets, points = record.worst_targets, record.worst_points
-    if targets is None or points is None:
-        return
-    others = (record.worst_indices, record.worst_channels, record.worst_predictions)
-    shapes = (targets.shape[:1], targets.shape[:1], targets.shape)
-    fits = all(array is None or array.shape == shape for array, shape in zip(others, shapes, strict=True))
-    if not fits or points.ndim != 3 or points.shape[:2] != targets.shape:
-        raise ValueError("the arrays of the worst samples have different shapes")
-    indices = record.worst_indices
-    if indices is not None and indices.size and not 0 <= indices.min() <= indices.max() < record.errors.size:
-        raise ValueError(f"worst_indices name samples that do not exist; there are {record.errors.size}")
+        if found := misfit(self):
+            raise ValueError(found)
+        if self.example_target is not None and not self.example_target.size:
+            raise ValueError(f"example_target has shape {self.example_target.shape}, which is empty")
+        triangles, points = self.triangles, 0 if self.points is None else len(self.points)
+        if triangles is not None and triangles.size and not 0 <= triangles.min() <= triangles.max() < points:
+            raise ValueError(f"triangles name points {triangles.min()} to {triangles.max()}; there are {points}")
+        worst = self.worst_indices
+        if worst is not None and worst.size and not 0 <= worst.min() <= worst.max() < self.errors.size:
+            raise ValueError(f"worst_indices name samples that do not exist; there are {self.errors.size}")
 
 
 def _sample_field(index: int, channel: int, *columns: np.ndarray) -> SampleField:

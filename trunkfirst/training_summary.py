@@ -22,6 +22,7 @@ from .intervals import (
     some_inputs,
 )
 from .networks.training_domain import TrainingDomain
+from .records import misfit
 
 FILE = "training.npz"
 
@@ -31,7 +32,8 @@ class TrainingSummary:
     """Where inputs and outputs were given, the range of the inputs, and the errors of cross-fitted predictions."""
 
     points: Float[np.ndarray, "points coordinates"]
-    sensors: dict[str, Float[np.ndarray, "sensors coordinates"]]
+    sensors: dict[str, Float[np.ndarray, "_ _"]]
+    """Of each input function: (sensors, coordinates)."""
     novelty: Novelty | None = None
     intervals: Intervals | None = None
     inputs: Float[np.ndarray, "rows sensors"] | None = None
@@ -140,18 +142,8 @@ def read_summary(folder: Path) -> TrainingSummary:
 
 def _check(summary: TrainingSummary) -> None:
     """Numbers, with as many axes and entries as belong together."""
-    arrays = [summary.points, *summary.sensors.values()]
-    is_sound = all(table.ndim == 2 for table in arrays)
-    if (known := summary.novelty) is not None:
-        is_sound &= known.is_consistent
-        arrays += [known.centre, known.spread, known.matrix, known.seen, known.location, known.scale]
-    if (found := summary.intervals) is not None:
-        is_sound &= found.is_consistent
-        arrays += [found.levels, found.field, found.points, found.pointwise]
-    if summary.inputs is not None:
-        is_sound &= summary.inputs.ndim == 2
-        arrays.append(summary.inputs)
-    if not is_sound or any(array.dtype.kind != "f" for array in arrays):
+    parts = [part for part in (summary.novelty, summary.intervals) if part is not None]
+    if misfit(summary) or not all(part.is_consistent for part in parts):
         raise ValueError("arrays of other shapes or types than they should have")
 
 

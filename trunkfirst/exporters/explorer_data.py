@@ -16,12 +16,12 @@ from ..data.array_checks import evenly
 from ..data.operator_data import default_coordinate_names
 from ..encoders import Parallel
 from ..errors import CorruptFileError, UsageError
-from ..files.npz import read_npz
 from ..intervals import is_logarithmic, training_inputs
 from ..linear.blocked_qr import one_blas_thread
 from ..linear.orthonormalise import relative_errors
 from ..networks.grids import is_grid
 from ..networks.operator import Operator
+from ..records import EvaluationRecord
 from ..training_summary import TrainingSummary
 
 _MOST_NUMBERS, _MOST_SHAPES = 8, 8
@@ -164,7 +164,6 @@ _MOST_BYTES = 2**21
 # A page computes functions that depend on the input anew for every picture.
 _MOST_MOVING_POINTS = 4096
 _INPUTS = 64
-_LABEL = "labels."
 _RANKS = ("largest", "2nd largest", "3rd largest")
 
 # -- the table: a field is one product of a matrix and a vector
@@ -321,46 +320,35 @@ class Tested:
 def read_tested(folder: Path, points: Float[np.ndarray, "points coordinates"], sensors: int) -> Tested:
     """The test samples in `evaluation.npz`, if their fields are given at `points`."""
     path = folder / "evaluation.npz"
-    if not path.is_file():
+    record = EvaluationRecord.read(path)
+    if record is None:
         return Tested(reason="The run kept no test samples, so there is no true field to compare with.")
-    arrays = read_npz(path)
-    try:
-        if not np.array_equal(arrays["points"], points):
-            return Tested(
-                reason="Each test sample has its own points: true fields cannot be drawn on these points."
-            )
-        tested = _tested(arrays)
-        _check(tested, len(points), sensors)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise CorruptFileError(f"{path} does not hold test samples: {error}. Evaluate the run again.") from error
+    if record.points is not None and not np.array_equal(record.points, points):
+        return Tested(reason="Each test sample has its own points: true fields cannot be drawn on these points.")
+    tested = _tested(record)
+    sizes = {len(sample.inputs) for sample in tested.samples}
+    counts = {truth.shape for sample in tested.samples for truth in sample.truths.values()}
+    if (sizes, counts) != ({sensors}, {(len(points),)}):
+        raise CorruptFileError(f"{path} does not hold test samples of this operator. Evaluate the run again.")
     return tested
 
 
-def _tested(arrays: Mapping[str, np.ndarray]) -> Tested:
-    labels = {name[len(_LABEL) :]: label for name, label in arrays.items() if name.startswith(_LABEL)}
-    index, inputs, target = int(arrays["example_index"]), arrays["example_input"], arrays["example_target"]
-    table = np.stack(list(labels.values()), axis=1) if labels else np.zeros((len(arrays["errors"]), 0))
-    is_input = np.array_equal(table[index], inputs)  # the labels of a sample are the numbers of its input
+def _tested(record: EvaluationRecord) -> Tested:
+    """The example in all channels, and the worst samples, each in its worst channel."""
+    table = np.stack([*record.labels.values()], axis=1) if record.labels else np.zeros((len(record.errors), 0))
+    example, inputs = record.example, record.example_input
+    if example is None or inputs is None or not 0 <= example.index < len(table):
+        return Tested()
+    is_input = np.array_equal(table[example.index], inputs)  # the labels of a sample are the numbers of its input
 
     def title(kind: str, number: int) -> str:
-        named = ", ".join(f"{name} = {value:.4g}" for name, value in zip(labels, table[number], strict=True))
-        return f"{kind}: {named or f'test sample {number}'} (relative error {arrays['errors'][number]:.1e})"
+        named = ", ".join(f"{name} = {x:.4g}" for name, x in zip(record.labels, table[number], strict=True))
+        return f"{kind}: {named or f'test sample {number}'} (relative error {record.errors[number]:.1e})"
 
-    samples = [Sample(title("example", index), inputs, dict(enumerate(np.atleast_2d(target.T))))]
-    worst = arrays.get("worst_inputs", table[arrays["worst_indices"]] if is_input else None)
-    if worst is not None:
-        rows = zip(arrays["worst_indices"], worst, arrays["worst_channels"], arrays["worst_targets"], strict=True)
-        for rank, (number, row, channel, truth) in zip(_RANKS, rows, strict=False):
-            samples.append(Sample(title(f"{rank} error", int(number)), row, {int(channel): truth}))
-    return Tested(tuple(samples), "", tuple(labels) if is_input else None, arrays.get("triangles"))
-
-
-def _check(tested: Tested, points: int, sensors: int) -> None:
-    for sample in tested.samples:
-        if sample.inputs.shape != (sensors,) or any(t.shape != (points,) for t in sample.truths.values()):
-            raise ValueError("inputs or fields of other shapes than those of training")
-    triangles = tested.triangles
-    if triangles is not None and (triangles.ndim, *triangles.shape[1:]) != (2, 3):
-        raise ValueError(f"triangles of shape {triangles.shape}")
-    if triangles is not None and triangles.size and not 0 <= triangles.min() <= triangles.max() < points:
-        raise ValueError(f"triangles name points {triangles.min()} to {triangles.max()}; there are {points}")
+    assert record.example_target is not None  # there is an example
+    channels = dict(enumerate(np.atleast_2d(record.example_target.T)))
+    samples = [Sample(title("example", example.index), inputs, channels)]
+    own = table[record.worst_indices] if is_input and record.worst_inputs is None else record.worst_inputs
+    for rank, row, worst in zip(_RANKS, () if own is None else own, record.worst, strict=False):
+        samples.append(Sample(title(f"{rank} error", worst.index), row, {worst.channel: worst.target}))
+    return Tested(tuple(samples), "", tuple(record.labels) if is_input else None, record.triangles)

@@ -252,7 +252,7 @@ def read_run(directory: Path) -> Run:
         history=_over_iterations(history),
         clock=_over_seconds(history, metrics),
         anls=_read_anls(directory / "anls.npz"),
-        evaluation=_read_evaluation(directory / "evaluation.npz"),
+        evaluation=EvaluationRecord.read(directory / "evaluation.npz"),
         config_text=read_text(config) if config.is_file() else "",
         config=read_toml(config) if config.is_file() else {},
         environment=_read_mapping(directory / "environment.json"),
@@ -308,17 +308,6 @@ def _read_mapping(path: Path) -> Mapping[str, object]:
 def _mappings(content: object) -> list[Mapping[str, object]]:
     entries = cast("Iterable[object]", content) if isinstance(content, Sequence) else ()
     return [cast("Mapping[str, object]", entry) for entry in entries if isinstance(entry, Mapping)]
-
-
-def _read_evaluation(path: Path) -> EvaluationRecord | None:
-    """The evaluation of a run; None where it has no test samples."""
-    arrays = read_npz(path) if path.is_file() else {}
-    if "errors" not in arrays or not arrays["errors"].size:
-        return None
-    try:
-        return EvaluationRecord.from_arrays(arrays)
-    except (TypeError, ValueError) as error:
-        raise CorruptFileError(f"{path}: {error}. Evaluate the run again.") from error
 
 
 def is_limited_by_network(run: Run) -> bool | None:
