@@ -70,7 +70,6 @@ def test_round_trip_of_a_training_domain(tmp_path: Path):
     )
     operator = dc.replace(make_operator(), domain=domain)
     back = load(save(operator, tmp_path))
-    assert back.domain is not None
     assert back.domain == domain
     assert isinstance(back.domain.points, np.ndarray)
     assert np.array_equal(back.predict(INPUTS), operator.predict(INPUTS, POINTS))

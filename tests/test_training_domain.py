@@ -135,7 +135,7 @@ def test_triangles_are_kept_with_the_operator(tmp_path: Path, result: "trunkfirs
     is_outside = again.is_outside(places)
     assert is_outside.any()
     assert not is_outside.all()
-    assert not dc.replace(again, domain=None).is_outside(places).any()
+    assert not dc.replace(again, domain=TrainingDomain()).is_outside(places).any()
 
 
 def test_inputs_far_outside_the_range_of_training_warn(result: "trunkfirst.FitResult"):

@@ -152,11 +152,10 @@ def _as_samples(operator: Operator, data: Any, outputs: Any, points: Any) -> Any
         raise UsageError(
             "outputs: not given; call evaluate(operator, data), or evaluate(operator, inputs, outputs)"
         )
-    known = None if operator.domain is None else operator.domain.points
-    places = known if points is None else points
+    places = operator.domain.points if points is None else points
     if places is None:
         raise UsageError("points: this operator does not know its training points; pass points=...")
-    names = () if operator.domain is None else operator.domain.channel_names
+    names = operator.domain.channel_names
     return OperatorData(operator.checked_inputs(data), places, outputs, channel_names=names)
 
 

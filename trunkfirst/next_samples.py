@@ -24,7 +24,7 @@ from .errors import UnknownNameError, UsageError, ValueRangeError
 from .files.npz import write_npz
 from .files.text_files import write_csv
 from .fitting import FitResult
-from .intervals import MOST_NUMBERS, is_logarithmic, novelty_from, training_inputs
+from .intervals import MOST_NUMBERS, is_logarithmic, training_inputs
 from .linear.blocked_qr import one_blas_thread
 from .linear.kernels import find_kernel, kernel_matrix
 from .networks.inversion import sobol_points
@@ -121,7 +121,7 @@ def suggest(
         raise ValueRangeError(f"count is {count}; suggest 1 or more")
     if pool is not None and ranges is not None:
         raise UsageError("give ranges or a pool to choose from, not both")
-    domain = operator.domain or TrainingDomain()
+    domain = operator.domain
     known = _known_inputs(domain)
     if pool is None:
         candidates = _drawn(_limits(operator, known, ranges), max(_CANDIDATES, 2 * count), seed)
@@ -155,7 +155,7 @@ def _known_inputs(domain: TrainingDomain) -> Float[np.ndarray, "rows sensors"]:
 
 def _limits(operator: Operator, known: np.ndarray, ranges: Ranges | str | None) -> list[tuple[Any, ...]]:
     """("log" or "", low, high) of every number."""
-    domain = operator.domain or TrainingDomain()
+    domain = operator.domain
     names = number_names(operator.input_names, domain.input_sizes)
     if len(names) != known.shape[1] or known.shape[1] > MOST_NUMBERS:
         raise UsageError(
@@ -254,7 +254,7 @@ def _chosen(
 def _features(operator: Operator, inputs: np.ndarray) -> np.ndarray:
     """What the operator sees of the inputs, if that is all of them; of functions, their principal coordinates."""
     if inputs.shape[1] > MOST_NUMBERS:
-        novelty = novelty_from(dict((operator.domain or TrainingDomain()).extras))
+        novelty = operator.domain.novelty
         assert novelty is not None
         return (inputs - novelty.centre) @ novelty.matrix[:, : novelty.seen.shape[1]]
     features = np.asarray(operator.encoder(inputs), float)

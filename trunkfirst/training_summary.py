@@ -10,6 +10,7 @@ from jaxtyping import Float
 from .data.operator_data import InputFunction, OperatorData
 from .data.scattered_data import AnyData
 from .errors import CorruptFileError, DataError
+from .files.integrity import verify_run
 from .files.npz import read_npz, write_npz
 from .files.text_files import read_json
 from .intervals import (
@@ -21,7 +22,8 @@ from .intervals import (
     novelty_from,
     some_inputs,
 )
-from .networks.training_domain import TrainingDomain
+from .networks.operator import Operator, load
+from .networks.training_domain import UNKNOWN, TrainingDomain
 from .records import misfit
 
 FILE = "training.npz"
@@ -138,6 +140,15 @@ def read_summary(folder: Path) -> TrainingSummary:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise CorruptFileError(f"{folder / FILE} is not the summary of a training: {error}") from error
     return summary
+
+
+def load_run(folder: Path) -> tuple[Operator, TrainingSummary]:
+    """The operator of a run folder, which is verified, and the summary; before 0.2 only that knew the domain."""
+    verify_run(folder)
+    operator, summary = load(folder), read_summary(folder)
+    if operator.domain == UNKNOWN:
+        operator = dc.replace(operator, domain=TrainingDomain(points=summary.points, extras=summary.extras()))
+    return operator, summary
 
 
 def _check(summary: TrainingSummary) -> None:

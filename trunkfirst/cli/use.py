@@ -42,20 +42,20 @@ def evaluate(
     from ..data.named_arrays import parse_keys
     from ..data.read_write import read_data
     from ..intervals import HeldOut
+    from ..training_summary import load_run
     from .data_commands import in_memory
 
-    operator, memory = _load(folder)
+    operator, memory = load_run(folder)
     samples = _test_samples(folder) if data is None else in_memory(read_data(data, keys=parse_keys(keys or [])))
     inputs = _at_sensors(operator, memory, dict(samples.inputs))
     found = evaluation.evaluate(operator, samples.with_inputs(inputs))
     test = found.summary()
-    known = memory.intervals
+    known = operator.domain.intervals
     if known is not None and (samples.points.ndim == 3 or np.array_equal(samples.points, known.points)):
         test["coverage"] = known.coverage(HeldOut(samples, found.predictions))
-    is_outlier = np.zeros(len(inputs), bool) if memory.novelty is None else memory.novelty.is_outlier(inputs)
-    if memory.novelty is not None:
-        test["outlier_inputs"] = int(is_outlier.sum())
-        test["strange_inputs"] = test["outlier_inputs"]  # the name before 0.2
+    is_outlier = operator.domain.is_outlier(inputs)
+    if operator.domain.novelty is not None:  # the second key is the name before 0.2
+        test |= dict.fromkeys(("outlier_inputs", "strange_inputs"), int(is_outlier.sum()))
     worst = np.argsort(-found.errors, kind="stable")[:_WORST]
     test["worst"] = [
         {"sample": int(k), "relative_l2": float(found.errors[k]), "is_outlier": bool(is_outlier[k])} for k in worst
@@ -82,8 +82,9 @@ def _print_worst(operator: "Operator", inputs: "np.ndarray", worst: list[dict[st
     """The samples with the largest errors; with their inputs, where these are a few numbers."""
     from ..networks.training_domain import number_names
 
-    sizes = operator.domain.input_sizes if operator.domain is not None else ()
-    names = number_names(operator.input_names, sizes) if inputs.shape[1] <= _FEW_NUMBERS else ()
+    names = (
+        number_names(operator.input_names, operator.domain.input_sizes) if inputs.shape[1] <= _FEW_NUMBERS else ()
+    )
     names = names if len(names) == inputs.shape[1] else ()
     rows = [
         [str(k := each["sample"]), number(each["relative_l2"]), "yes" if each["is_outlier"] else "no"]
@@ -128,25 +129,25 @@ def predict(
 
     from ..data.named_arrays import parse_keys
     from ..data.read_write import read_inputs, read_points
-    from ..networks.training_domain import TrainingDomain, check_target, write_predictions
+    from ..networks.training_domain import check_target, write_predictions
+    from ..training_summary import load_run
 
     check_target(out)
-    operator, memory = _load(folder)
-    given = read_inputs(inputs, keys=parse_keys(keys or []), names=operator.input_names)
+    operator, memory = load_run(folder)
+    domain, given = operator.domain, read_inputs(inputs, keys=parse_keys(keys or []), names=operator.input_names)
     values = _at_sensors(operator, memory, given.functions)
     places = memory.points if points is None else read_points(points)
     is_outside = operator.is_outside(places)
-    if operator.domain is not None and not extrapolate:
-        operator.domain.refuse(places, is_outside)
+    if not extrapolate:
+        domain.refuse(places, is_outside)
     outputs = operator.values_at(values, places)
     arrays: dict[str, np.ndarray] = {"points": places, "outputs": outputs, "is_extrapolated": is_outside}
-    if memory.intervals is not None:
-        half = memory.intervals.half_width(places, level)
+    if domain.intervals is not None:
+        half = domain.intervals.half_width(places, level)
         half[is_outside] = np.nan
         arrays |= {"lower": outputs - half, "upper": outputs + half}
-    novelty = memory.novelty
-    is_outlier = np.zeros(len(values), bool) if novelty is None else novelty.is_outlier(values)
-    write_predictions(out, operator.domain or TrainingDomain(), arrays, is_outlier, given)
+    is_outlier = domain.is_outlier(values)
+    write_predictions(out, domain, arrays, is_outlier, given)
     outliers, outside = int(is_outlier.sum()), int(is_outside.sum())
     found = {
         "samples": len(values),
@@ -154,7 +155,7 @@ def predict(
         "outlier_inputs": outliers,
         "strange_inputs": outliers,  # the name before 0.2
         "extrapolated_points": outside,
-        "level": None if memory.intervals is None else level,
+        "level": None if domain.intervals is None else level,
         "out": str(out),
     }
     show(found, f"{len(values)} samples at {len(places)} points: {out}", json=json, quiet=quiet)
@@ -337,17 +338,6 @@ def doctor(
         print_table("trunkfirst doctor", ["item", "found"], rows, quiet=quiet)
         say(f"not ready: {'; '.join(faults)}" if faults else "ready: nothing is missing", quiet=quiet)
     return 1 if faults else 0
-
-
-def _load(folder: Path) -> "tuple[Operator, TrainingSummary]":
-    """A verified operator and the summary of its training."""
-    from ..files.integrity import verify_run
-    from ..networks.operator import load, with_training_points
-    from ..training_summary import read_summary
-
-    verify_run(folder)
-    memory = read_summary(folder)
-    return with_training_points(load(folder), memory.points), memory
 
 
 def _test_samples(folder: Path) -> "AnyData":

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -97,6 +97,31 @@ def whole_numbers(name: str, value: object, axes: Sequence[str]) -> Int[np.ndarr
     if (array != np.round(array)).any():
         raise DataError(f"{name}: expected whole numbers, got {array[array != np.round(array)][0]}; round them")
     return array.astype(np.int64)
+
+
+def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | None) -> np.ndarray:
+    """`value` as a matrix of finite real numbers with the right number of columns, or a `DataError`."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise DataError(f"{name}: cannot be made an array: {error}") from error
+    if array.dtype.kind in "OSUMmc":
+        raise DataError(f"{name}: expected real numbers, got values of type {array.dtype}")
+    if axes[1] == "sensors" and array.ndim > 2:  # on a grid
+        array = array.reshape(len(array), math.prod(array.shape[1:]))
+    if array.ndim != 2:
+        hint = "; one row is x[None], one column x[:, None]" if array.ndim == 1 else ""
+        raise DataError(f"{name}: expected 2 axes ({', '.join(axes)}), got shape {array.shape}{hint}")
+    if columns is not None and array.shape[1] != columns:
+        raise DataError(f"{name}: expected {columns} {axes[1]} on axis 1, as in training, got {array.shape[1]}")
+    if len(array) == 0:
+        raise DataError(f"{name}: there are no {axes[0]}, axis 0 is empty")
+    is_wrong = ~np.isfinite(array)
+    if is_wrong.any():
+        row, column = np.argwhere(is_wrong)[0]
+        count = f"{is_wrong.sum():,} of {array.size:,} values"
+        raise DataError(f"{name}[{row}, {column}] is {array[row, column]}; {count} are not finite")
+    return array
 
 
 def _check_finite(name: str, array: Float[np.ndarray, "..."], axes: Sequence[str], *, may_be_nan: bool) -> None:

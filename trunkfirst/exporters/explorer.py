@@ -12,13 +12,11 @@ from jaxtyping import Float
 from markupsafe import Markup
 
 from ..errors import UsageError
-from ..files.integrity import verify_run
 from ..files.text_files import fill_template, read_json, read_resource
 from ..intervals import LEVELS, Intervals
 from ..linear.orthonormalise import relative_errors
-from ..networks.operator import Operator, load
-from ..networks.training_domain import TrainingDomain
-from ..training_summary import TrainingSummary, read_summary
+from ..networks.operator import Operator
+from ..training_summary import TrainingSummary, load_run
 from .explorer_data import (
     Controls,
     Drawing,
@@ -53,8 +51,7 @@ def explorer_page(folder: Path) -> bytes:
         raise UsageError(
             f"{folder} is no run folder: the explorer needs training.npz, which `run` and `fit` write"
         )
-    verify_run(folder)
-    operator, memory = load(folder), read_summary(folder)
+    operator, memory = load_run(folder)
     graph = trace(operator)
     _check_size(graph)
     tested = read_tested(folder, memory.points, graph.sensors)
@@ -101,7 +98,7 @@ def _content(
     """What the page needs besides the operator, for JSON."""
     points = memory.points[table.kept]
     is_whole = len(points) == len(memory.points)
-    domain = operator.domain or TrainingDomain()
+    domain = operator.domain
     drawing = make_drawing(points, tested.triangles if is_whole else None, domain.names_with_units)
     known = memory.novelty
     assert known is not None  # the controls were made of it
@@ -140,7 +137,7 @@ def _interval(intervals: Intervals | None, table: Table) -> dict[str, Any] | Non
 
 
 def _channel_names(operator: Operator, metrics: dict[str, Any]) -> list[str]:
-    domain = operator.domain or TrainingDomain()
+    domain = operator.domain
     if domain.channel_names:
         return [domain.with_unit(name) for name in domain.channel_names]
     if operator.channels is None:

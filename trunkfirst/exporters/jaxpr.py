@@ -15,6 +15,7 @@ from ..encoders import Identity
 from ..errors import PredictOnlyError, UsageError
 from ..networks.branches import PredictOnlyBranch
 from ..networks.operator import Operator
+from ..networks.training_domain import UNKNOWN
 from .graph import Function, Graph, Operation
 
 # Stand-ins for the numbers of samples and points. Below 1024 a kernel branch computes all samples at once instead
@@ -86,7 +87,7 @@ def _trace(operator: Operator, samples: int, points: int) -> Graph:
         operator.sensors or 0,
         operator.trunk.coordinates,
         operator.channels,
-        None if operator.domain is None else operator.domain.box_with_margin(operator.periods),
+        operator.domain.box_with_margin(operator.periods),
     )
 
 
@@ -98,7 +99,8 @@ def _jaxprs(operator: Operator, samples: int, points: int) -> list[tuple[Any, ..
 
     with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):
         inputs, at = rows(samples, operator.sensors), rows(points, operator.trunk.coordinates)
-        functions = _moving(operator) if operator.trunk.depends_on_input else _fixed(operator)
+        fixed = operator.coefficients, operator.basis, operator.fields
+        functions = _moving(operator) if operator.trunk.depends_on_input else fixed
         coefficients, c = jax.make_jaxpr(functions[0], return_shape=True)(inputs)
         basis, b = jax.make_jaxpr(functions[1], return_shape=True)(at)
         outputs = jax.make_jaxpr(functions[2])(c, b, at)
@@ -109,16 +111,12 @@ def _jaxprs(operator: Operator, samples: int, points: int) -> list[tuple[Any, ..
     ]
 
 
-def _fixed(operator: Operator) -> tuple[Callable[..., Any], ...]:
-    return operator.coefficients, operator.basis, operator.fields
-
-
 def _moving(operator: Operator) -> tuple[Callable[..., Any], ...]:
     """Functions that depend on the input are computed with the outputs.
 
     The coefficients are followed by the encoded input, and (1, encoded point) is in the place of the basis.
     """
-    bare = dc.replace(operator, trunk=operator.trunk.after(Identity()), domain=None)
+    bare = dc.replace(operator, trunk=operator.trunk.after(Identity()), domain=UNKNOWN)
     count = operator.rank * (operator.channels or 1)
 
     def coefficients(inputs: jax.Array) -> jax.Array:

@@ -15,7 +15,7 @@ from ..encoders import AbstractEncoder
 from ..errors import DataError, PrecisionError, UsageError
 from ..outputs import OutputMap
 from .branches import Branch, FeatureBranch
-from .layers import AbstractFunctions, Perceptron
+from .layers import AbstractFunctions, Modes, Perceptron
 from .training_domain import check_names
 
 # The most numbers in a block of predictions: 2^24 doubles are 128 MiB.
@@ -173,6 +173,17 @@ def fields_at_own_points(network: DeepONet, coefficients: Array, points: Array, 
     return jax.vmap(lambda c, y, f: network.fields(c[None], network.basis(y, f[None]), y)[0])(
         coefficients, points, features
     )
+
+
+def modes_at_own_points(
+    network: DeepONet, trunk: Modes, coefficients: np.ndarray, points: np.ndarray
+) -> np.ndarray:
+    """The same with modes in NumPy, where a program would have to be compiled for every table of them."""
+    modes = trunk.values(np.asarray(points, network.dtype).reshape(-1, points.shape[2]))
+    basis = modes if network.transform is None else modes @ np.asarray(network.transform)
+    expand = jax.vmap(lambda c, Phi, y: network.fields(c[None], Phi, y)[0])
+    parts = (coefficients, basis.reshape(*points.shape[:2], -1), points)
+    return np.asarray(expand(*(jnp.asarray(part, network.dtype) for part in parts)))
 
 
 @eqx.filter_jit

@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..data.array_checks import checked_rows
 from ..data.data_display import Panel, html_table, plot_panels
 from ..data.named_arrays import Dataset
 from ..data.read_write import read_inputs
 from ..encoders import Periodic, in_words
 from ..errors import DataError, PredictOnlyError, UsageError
-from ..intervals import Prediction, intervals_from, novelty_from
+from ..intervals import Prediction
 from .branches import PredictOnlyBranch
 from .deeponet import (
     DeepONet,
@@ -26,6 +27,7 @@ from .deeponet import (
     compiled_fields,
     fields_at,
     fields_at_own_points,
+    modes_at_own_points,
     sample_blocks,
     sensitivities,
     slopes,
@@ -35,7 +37,7 @@ from .interpolants import GridSpline, SimplexInterpolation
 from .inversion import InverseProblem, Inversion, checked_noise, checked_observations, checked_range
 from .layers import Modes, count_parameters
 from .storage import model_card, read_operator, write_operator
-from .training_domain import TrainingDomain, checked_rows, input_rows, number_names
+from .training_domain import UNKNOWN, TrainingDomain, input_rows, number_names
 
 
 class Operator(DeepONet):
@@ -59,29 +61,10 @@ class Operator(DeepONet):
     (3, 30, 1)
     """
 
-    domain: TrainingDomain | None = eqx.field(static=True, default=None)
+    domain: TrainingDomain = eqx.field(static=True, default=UNKNOWN)
 
     def __check_init__(self) -> None:
-        if self.domain is not None:
-            self.domain.check(
-                coordinates=self.trunk.coordinates,
-                sensors=self.sensors,
-                channels=self.channels or 1,
-                inputs=len(self.input_names),
-            )
-            self._check_extras(dict(self.domain.extras))
-
-    def _check_extras(self, extras: dict[str, np.ndarray]) -> None:
-        intervals, novelty = intervals_from(extras), novelty_from(extras)
-        if not (
-            intervals is None or (intervals.is_consistent and intervals.points.shape[1] == self.trunk.coordinates)
-        ):
-            raise DataError("domain.extras: arrays of prediction intervals whose sizes do not belong together")
-        if not (novelty is None or (novelty.is_consistent and self.sensors in (None, len(novelty.centre)))):
-            raise DataError("domain.extras: arrays for outliers whose sizes do not belong together")
-        inputs = extras.get("inputs")
-        if not (inputs is None or (inputs.ndim == 2 and self.sensors in (None, inputs.shape[1]))):
-            raise DataError(f"domain.extras: inputs of shape {inputs.shape} for {self.sensors} sensors")
+        self.domain.check(self.trunk.coordinates, self.sensors, self.channels or 1, len(self.input_names))
 
     @overload
     def predict(
@@ -123,8 +106,7 @@ class Operator(DeepONet):
 
         Returns:
             An array (samples, points) or (samples, points, channels); with `interval` a `Prediction`, which also
-            has
-            bounds, and marks outliers and extrapolated points.
+            has bounds, and marks outliers and extrapolated points.
 
         Raises:
             DataError: wrong sizes, values that are not finite, or points outside the training domain.
@@ -143,7 +125,7 @@ class Operator(DeepONet):
     def _predict_dataset(
         self, dataset: "Dataset", points: Points | None, *, interval: float | None, extrapolate: bool
     ) -> Any:
-        given, domain = read_inputs(dataset, names=self.input_names), self.domain or TrainingDomain()
+        given, domain = read_inputs(dataset, names=self.input_names), self.domain
         for name, known in zip(self.input_names, domain.sensors, strict=False):
             sensors = given.functions[name].sensors if name in given.functions else None
             if sensors is not None and not (sensors.shape == known.shape and np.allclose(sensors, known)):
@@ -177,8 +159,6 @@ class Operator(DeepONet):
         All False for an operator that does not know its training points.
         """
         places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
-        if self.domain is None:
-            return np.zeros(len(places), bool)
         return self.domain.is_outside(places, self.periods)
 
     @property
@@ -191,14 +171,11 @@ class Operator(DeepONet):
     def _with_interval(
         self, values: np.ndarray, inputs: np.ndarray, points: np.ndarray, level: float, is_outside: np.ndarray
     ) -> "Prediction":
-        extras = {} if self.domain is None else dict(self.domain.extras)
-        intervals, novelty = intervals_from(extras), novelty_from(extras)
-        if intervals is None:
+        if self.domain.intervals is None:
             raise UsageError("this operator has no prediction intervals; fit it with intervals=True")
-        half = intervals.half_width(points, level)
+        half = self.domain.intervals.half_width(points, level)
         half[is_outside] = np.nan
-        is_outlier = np.zeros(len(inputs), bool) if novelty is None else novelty.is_outlier(inputs)
-        return Prediction(values, values - half, values + half, is_outlier, is_outside)
+        return Prediction(values, values - half, values + half, self.domain.is_outlier(inputs), is_outside)
 
     def save(self, folder: Path | str, *, measured: Mapping[str, float | int] | None = None) -> Path:
         """Write the operator into `folder`, which is created if necessary; `trunkfirst.load` reads it.
@@ -221,11 +198,11 @@ class Operator(DeepONet):
 
     def plot(self, inputs: Inputs) -> np.ndarray:
         """Draw the predictions of the first three `inputs` (samples, sensors); returns the matplotlib axes."""
-        rows, domain = self.checked_inputs(inputs)[:3], self.domain or TrainingDomain()
+        rows = self.checked_inputs(inputs)[:3]
         points, values = self._checked_points(None)[0], self.predict(rows)
         fields = np.moveaxis(values, 2, 0) if values.ndim == 3 else values[None]
-        names = domain.channel_names or tuple(f"output {channel}" for channel in range(len(fields)))
-        axes = domain.coordinate_names
+        names = self.domain.channel_names or tuple(f"output {channel}" for channel in range(len(fields)))
+        axes = self.domain.coordinate_names
         panels = [Panel(name, field, points, axes) for name, field in zip(names, fields, strict=True)]
         return plot_panels(panels, np.arange(len(rows)))
 
@@ -288,20 +265,19 @@ class Operator(DeepONet):
         """
         if isinstance(self.branch, PredictOnlyBranch):
             raise PredictOnlyError(self.branch.refusal("inverted"))
-        domain = self.domain or TrainingDomain()
-        low, high = checked_range(domain.input_ranges)
+        low, high = checked_range(self.domain.input_ranges)
         places, _ = self._checked_points(points)
         shape = (len(places), *(() if self.channels is None else (self.channels,)))
         values = checked_observations(observations, shape)
         is_known = ~np.isnan(values)
         sigma = None if noise is None else checked_noise(noise, shape)
-        if sigma is not None and (intervals := intervals_from(dict(domain.extras))) is not None:
-            sigma = np.hypot(sigma, intervals.deviations(places))
+        if sigma is not None and self.domain.intervals is not None:
+            sigma = np.hypot(sigma, self.domain.intervals.deviations(places))
         bare = self._without_domain()
         with jax.enable_x64(self.dtype == jnp.float64):
             basis = None if self.trunk.depends_on_input else eqx.filter_jit(Operator.basis)(bare, places)
             problem = InverseProblem(
-                number_names(self.input_names, domain.input_sizes),
+                number_names(self.input_names, self.domain.input_sizes),
                 values[is_known],
                 lambda x: np.asarray(compiled_fields(bare, x[None], basis, places)[0], float)[is_known],
                 lambda x: np.asarray(sensitivities(bare, jnp.asarray(x), basis, places), float)[is_known],
@@ -328,18 +304,10 @@ class Operator(DeepONet):
         bare = self._without_domain()
         blocks = sample_blocks(len(points), points.shape[1] * self.trunk.count)
         if isinstance(self.trunk, Modes):
-            return np.concatenate([bare._scattered_modes(coefficients[b], points[b]) for b in blocks])
+            modes = self.trunk
+            return np.concatenate([modes_at_own_points(bare, modes, coefficients[b], points[b]) for b in blocks])
         parts = [(jnp.asarray(coefficients[b]), jnp.asarray(points[b]), features[b]) for b in blocks]
         return np.concatenate([np.asarray(fields_at_own_points(bare, *part)) for part in parts])
-
-    def _scattered_modes(self, coefficients: np.ndarray, points: Points) -> np.ndarray:
-        """The same with modes in NumPy."""
-        assert isinstance(self.trunk, Modes)
-        modes = self.trunk.values(np.asarray(points, self.dtype).reshape(-1, points.shape[2]))
-        basis = modes if self.transform is None else modes @ np.asarray(self.transform)
-        expand = jax.vmap(lambda c, Phi, y: self.fields(c[None], Phi, y)[0])
-        parts = (coefficients, basis.reshape(*points.shape[:2], -1), points)
-        return np.asarray(expand(*(jnp.asarray(part, self.dtype) for part in parts)))
 
     def __repr__(self) -> str:
         return f"Operator({', '.join(f'{name}: {text}' for name, text in self._summary().items())})"
@@ -350,7 +318,7 @@ class Operator(DeepONet):
         return html_table("Operator", [f"rank {self.rank}", *rows])
 
     def _summary(self) -> dict[str, str]:
-        domain = self.domain or TrainingDomain()
+        domain = self.domain
         outputs = ", ".join(domain.channel_names) or f"{self.channels or 1}"
         coordinates = ", ".join(domain.coordinate_names) or f"{self.trunk.coordinates} coordinates"
         known = {} if domain.points is None else {"training points": f"{len(domain.points):,}"}
@@ -366,33 +334,31 @@ class Operator(DeepONet):
 
     def _without_domain(self) -> "Operator":
         # A domain is static for JAX: with it every operator would be compiled anew.
-        return self if self.domain is None else dc.replace(self, domain=None)
+        return dc.replace(self, domain=UNKNOWN)
 
     def checked_inputs(self, inputs: Inputs) -> np.ndarray:
         """Inputs in any form as an array (samples, sensors), or a `DataError`."""
-        sizes = () if self.domain is None else self.domain.input_sizes
-        return input_rows(inputs, self.input_names, sizes, self.sensors)
+        return input_rows(inputs, self.input_names, self.domain.input_sizes, self.sensors)
 
     def _checked_points(
         self, points: Points | None, *, extrapolate: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """The points, and which of them lie outside the training domain."""
-        domain = self.domain or TrainingDomain()
-        if points is None and domain.points is None:
-            raise DataError("points: this operator does not know its training points; pass points=...")
         if points is None:
-            return np.asarray(domain.points), np.zeros(len(np.asarray(domain.points)), bool)
+            if self.domain.points is None:
+                raise DataError("points: this operator does not know its training points; pass points=...")
+            return self.domain.points, np.zeros(len(self.domain.points), bool)
         if self.trunk.coordinates == 1 and np.ndim(points) == 1:
             points = np.asarray(points)[:, None]
         places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
         is_outside = self.is_outside(places)
         if not extrapolate:
-            domain.refuse(places, is_outside)
+            self.domain.refuse(places, is_outside)
         return places, is_outside
 
     def _warn(self, inputs: np.ndarray, is_outside: np.ndarray) -> None:
         """An array has no place for marks. Equinox puts a frame between this one, its caller and the user's."""
-        if self.domain is not None and (count := int(self.domain.is_far(inputs).sum())):
+        if count := int(self.domain.is_far(inputs).sum()):
             which = f"inputs: {count:,} of {len(inputs):,} lie far outside the range of the training inputs"
             warnings.warn(f"{which}; their predictions are unreliable", UserWarning, stacklevel=5)
         if count := int(is_outside.sum()):
@@ -429,8 +395,3 @@ def load(folder: Path | str) -> Operator:
     True
     """
     return read_operator(folder, Operator)
-
-
-def with_training_points(operator: Operator, points: np.ndarray) -> Operator:
-    """The operator with its training points as its domain if, written by version 0.1, it does not know it."""
-    return operator if operator.domain is not None else dc.replace(operator, domain=TrainingDomain(points=points))

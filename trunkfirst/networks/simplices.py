@@ -187,22 +187,33 @@ def _lists(simplices: np.ndarray, bins: np.ndarray, nearest: np.ndarray) -> np.n
     return lists
 
 
-class SimplexSearch:
-    """Finds out which points lie in one of the simplices, whose corners are `points`."""
+class Elements:
+    """Triangles or tetrahedra whose corners are `points`, and the size of the cells around each corner."""
 
     def __init__(self, points: Float[np.ndarray, "points d"], simplices: Int[np.ndarray, "simplices corners"]):
         nodes, thick = make_mesh(points, simplices, (0.0,) * points.shape[1])
-        self.size = np.where(nodes.size > 0, nodes.size, 1.0)
-        corners = points[thick] / self.size
+        # Units of the mean edge along each axis, which may be in kilometres or in millimetres.
+        self._size = np.where(nodes.size > 0, nodes.size, 1.0)
+        places = points / self._size
+        corners = places[thick]
         self._origins, self._slopes = corners[:, 0], barycentric_slopes(corners)
         self._lists, self._starts = make_bins(corners, self._slopes, len(thick))
+        self._tree, self._reach = KDTree(places), np.zeros(len(points))
+        for shift in range(1, simplices.shape[1]):
+            other = np.roll(simplices, shift, axis=1)
+            np.maximum.at(self._reach, simplices, np.linalg.norm(places[simplices] - places[other], axis=2))
 
-    def contains(self, points: Real[np.ndarray, "n d"]) -> Bool[np.ndarray, " n"]:
-        """Whether each point lies in a simplex, up to rounding."""
-        blocks = [points[i : i + _SEARCHED] / self.size for i in range(0, len(points), _SEARCHED)]
-        return np.concatenate([np.zeros(0, bool), *map(self._contains, blocks)])
+    def reaches(self, points: Real[np.ndarray, "n d"], rounding: float) -> Bool[np.ndarray, " n"]:
+        """Whether each point is in an element, or no further from a corner than the longest edge there."""
+        places = points / self._size
+        blocks = [places[i : i + _SEARCHED] for i in range(0, len(places), _SEARCHED)]
+        is_near = np.concatenate([np.zeros(0, bool), *map(self._contains, blocks)])
+        distances, nearest = self._tree.query(places[~is_near])
+        is_near[~is_near] = np.asarray(distances) <= self._reach[nearest] * (1 + rounding)
+        return is_near
 
     def _contains(self, places: np.ndarray) -> np.ndarray:
+        """Whether each place lies in an element, up to rounding."""
         found = [np.searchsorted(s, x, "right") - 1 for s, x in zip(self._starts, places.T, strict=True)]
         bins = tuple(np.maximum(each, 0) for each in found)
         near = self._lists[np.ravel_multi_index(bins, tuple(map(len, self._starts)))]  # (n, candidates)

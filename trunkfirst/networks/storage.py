@@ -41,7 +41,6 @@ from ..files.integrity import (
     write_manifest,
 )
 from ..files.text_files import fill_template, parse_json, read_json, write_json, write_text
-from ..intervals import intervals_from
 from ..outputs import Boundary, OutputMap
 from .branches import (
     ConvolutionFeatures,
@@ -55,7 +54,7 @@ from .branches import (
 from .fourier_layers import FourierNetwork, GridBranch, GridSymmetries, Pointwise, SpectralLayer
 from .interpolants import FlatInterpolation, GridSpline, RadialInterpolation, SimplexInterpolation
 from .layers import Latent, Modes, MovingFunctions, Perceptron, Trunk
-from .training_domain import TrainingDomain
+from .training_domain import UNKNOWN, TrainingDomain
 
 _LONGEST_LIST = 20
 
@@ -65,7 +64,7 @@ def model_card(operator: Any, measured: Mapping[str, float | int]) -> str:
 
     `measured` has numbers by what they are, such as the error on test samples.
     """
-    domain: TrainingDomain = operator.domain or TrainingDomain()
+    domain: TrainingDomain = operator.domain
     outputs = domain.channel_names or ("output",)
     rows = [
         *(("input", line) for line in _inputs(operator.input_names, domain)),
@@ -117,7 +116,7 @@ def _errors(domain: TrainingDomain, measured: Mapping[str, float | int]) -> list
         f"{escape(name)}: {number:,}" if isinstance(number, int) else f"{escape(name)}: {number:.3g}"
         for name, number in measured.items()
     ]
-    if intervals := intervals_from(dict(domain.extras)):
+    if intervals := domain.intervals:
         lines += [
             f"relative l2 error of a field, at most, with probability {level:g}: {bound:.3g}"
             for level, bound in zip(intervals.levels, intervals.field, strict=True)
@@ -236,7 +235,7 @@ def _describe(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
         fields = {
             f.name: _describe(getattr(value, f.name), f"{place}.{f.name}".strip("."), arrays)
             for f in dc.fields(value)
-            if f.name != "domain" or getattr(value, f.name) is not None  # version 0.1 has none
+            if f.name != "domain" or getattr(value, f.name) != UNKNOWN  # version 0.1 has none
         }
         return {"part": type(value).__name__, "fields": fields}
     if isinstance(value, Mapping):

@@ -3,15 +3,15 @@
 import dataclasses as dc
 import functools as ft
 import hashlib
-import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Real
 from scipy.spatial import KDTree
 
+from ..data.array_checks import checked_rows
 from ..data.named_arrays import NewInputs
 from ..data.operator_data import columns_of, default_coordinate_names, values_of
 from ..errors import DataError, UnknownNameError
@@ -19,8 +19,9 @@ from ..files.integrity import prepare_directory
 from ..files.mesh_files import write_mesh
 from ..files.npz import write_npz
 from ..files.xarray_files import field_dataset, write_dataset
+from ..intervals import Intervals, Novelty, intervals_from, novelty_from
 from .grids import grid_axes, grid_cells, is_grid
-from .simplices import SimplexSearch, covers
+from .simplices import Elements, covers
 
 # The margin of scattered points is measured at this many of them.
 _MOST_NEIGHBOURS = 5_000
@@ -69,7 +70,7 @@ class TrainingDomain:
     def _content(self) -> Hashable:
         return tuple(_content_of(getattr(self, field.name)) for field in dc.fields(self))
 
-    def check(self, *, coordinates: int, sensors: int | None, channels: int, inputs: int) -> None:
+    def check(self, coordinates: int, sensors: int | None, channels: int, inputs: int) -> None:
         """Raise a `DataError` unless all sizes are those of the operator."""
         arrays = {
             "points": (self.points, None, coordinates),
@@ -91,6 +92,30 @@ class TrainingDomain:
         for name, (entries, count) in counts.items():
             if len(entries) not in (0, count):
                 raise DataError(f"domain.{name}: expected {count} entries, got {len(entries)}")
+        self._check_extras(coordinates, sensors)
+
+    def _check_extras(self, coordinates: int, sensors: int | None) -> None:
+        known, novelty, inputs = self.intervals, self.novelty, self.extras.get("inputs")
+        if not (known is None or (known.is_consistent and known.points.shape[1] == coordinates)):
+            raise DataError("domain.extras: arrays of prediction intervals whose sizes do not belong together")
+        if not (novelty is None or (novelty.is_consistent and sensors in (None, len(novelty.centre)))):
+            raise DataError("domain.extras: arrays for outliers whose sizes do not belong together")
+        if not (inputs is None or (inputs.ndim == 2 and sensors in (None, inputs.shape[1]))):
+            raise DataError(f"domain.extras: inputs of shape {inputs.shape} for {sensors} sensors")
+
+    @ft.cached_property
+    def intervals(self) -> Intervals | None:
+        """The prediction intervals, if there are any."""
+        return intervals_from(dict(self.extras))
+
+    @ft.cached_property
+    def novelty(self) -> Novelty | None:
+        """What outliers are recognised by, if it is known."""
+        return novelty_from(dict(self.extras))
+
+    def is_outlier(self, inputs: Real[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"]:
+        """Whether each input is unlike those of training; False where that is not known."""
+        return np.zeros(len(inputs), bool) if self.novelty is None else self.novelty.is_outlier(inputs)
 
     def is_outside(
         self, points: Real[np.ndarray, "points coordinates"], periods: Sequence[float] = ()
@@ -107,7 +132,7 @@ class TrainingDomain:
             low, high = box + np.stack([-self.margin, self.margin])
             is_out[is_out] = ((places[is_out] < low) | (places[is_out] > high)).any(axis=1)
         if (elements := self._elements) is not None and not is_out.all():
-            is_out[~is_out] = ~elements.reaches(places[~is_out])
+            is_out[~is_out] = ~elements.reaches(places[~is_out], _ROUNDING)
         return is_out
 
     def is_far(self, inputs: Real[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"]:
@@ -227,35 +252,16 @@ class TrainingDomain:
         return np.stack([self.points.min(axis=0), self.points.max(axis=0)])
 
     @ft.cached_property
-    def _elements(self) -> "_Elements | None":
+    def _elements(self) -> Elements | None:
         """The triangles, if they join all points."""
         points, triangles = self.points, self.triangles
         if points is None or triangles is None or not covers(triangles, points, (0.0,) * points.shape[1]):
             return None
-        return _Elements(points, triangles)
+        return Elements(points, triangles)
 
 
-class _Elements:
-    """Triangles or tetrahedra, and the size of the cells around each corner."""
-
-    def __init__(self, points: Float[np.ndarray, "points coordinates"], triangles: Int[np.ndarray, "triangles _"]):
-        self._search = SimplexSearch(points, triangles)
-        # In units of the mean edge along each axis, which may be in kilometres or in millimetres.
-        self._size = self._search.size
-        places = points / self._size
-        self._tree = KDTree(places)
-        self._reach = np.zeros(len(points))
-        for shift in range(1, triangles.shape[1]):
-            other = np.roll(triangles, shift, axis=1)
-            np.maximum.at(self._reach, triangles, np.linalg.norm(places[triangles] - places[other], axis=2))
-
-    def reaches(self, points: Real[np.ndarray, "new coordinates"]) -> Bool[np.ndarray, " new"]:
-        """Whether each point is in an element, or no further from a corner than the longest edge there."""
-        is_near = self._search.contains(points)
-        rest = points[~is_near]
-        distances, nearest = self._tree.query(rest / self._size)
-        is_near[~is_near] = np.asarray(distances) <= self._reach[nearest] * (1 + _ROUNDING)
-        return is_near
+UNKNOWN = TrainingDomain()
+"""That of an operator which does not know its training data."""
 
 
 def _in_one_period(points: np.ndarray, box: np.ndarray, periods: Sequence[float]) -> np.ndarray:
@@ -284,31 +290,6 @@ def number_names(names: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[str, .
         for name, size in zip(names, sizes, strict=True)
         for number in range(size)
     )
-
-
-def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | None) -> np.ndarray:
-    """`value` as a matrix of finite real numbers with the right number of columns, or a `DataError`."""
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise DataError(f"{name}: cannot be made an array: {error}") from error
-    if array.dtype.kind in "OSUMmc":
-        raise DataError(f"{name}: expected real numbers, got values of type {array.dtype}")
-    if axes[1] == "sensors" and array.ndim > 2:  # on a grid
-        array = array.reshape(len(array), math.prod(array.shape[1:]))
-    if array.ndim != 2:
-        hint = "; one row is x[None], one column x[:, None]" if array.ndim == 1 else ""
-        raise DataError(f"{name}: expected 2 axes ({', '.join(axes)}), got shape {array.shape}{hint}")
-    if columns is not None and array.shape[1] != columns:
-        raise DataError(f"{name}: expected {columns} {axes[1]} on axis 1, as in training, got {array.shape[1]}")
-    if len(array) == 0:
-        raise DataError(f"{name}: there are no {axes[0]}, axis 0 is empty")
-    is_wrong = ~np.isfinite(array)
-    if is_wrong.any():
-        row, column = np.argwhere(is_wrong)[0]
-        count = f"{is_wrong.sum():,} of {array.size:,} values"
-        raise DataError(f"{name}[{row}, {column}] is {array[row, column]}; {count} are not finite")
-    return array
 
 
 def input_rows(

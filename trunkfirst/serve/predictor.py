@@ -16,9 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..exporters.jaxpr import trace
-from ..files.integrity import verify_run
-from ..networks.operator import load, with_training_points
-from ..training_summary import read_summary
+from ..training_summary import load_run
 
 _BLOCK = 4096  # numbers formatted at once: a server with one core answers other requests in between
 
@@ -77,9 +75,7 @@ class Predictor:
     """The operator of a run folder, with what the run remembers of its training data."""
 
     def __init__(self, folder: Path):
-        verify_run(folder)
-        self._memory = read_summary(folder)
-        self._operator = with_training_points(load(folder), self._memory.points)
+        self._operator, self._memory = load_run(folder)
         self._graph = trace(self._operator)
         self._training = self._places(self._memory.points)
         graph = self._graph
@@ -108,22 +104,20 @@ class Predictor:
         before every block of work; what it raises ends the prediction.
         """
         if points is not None and not extrapolate:
-            domain = self._operator.domain
-            assert domain is not None
-            domain.refuse(points, self._operator.is_outside(points), 'send "extrapolate": true')
+            self._operator.domain.refuse(points, self._operator.is_outside(points), 'send "extrapolate": true')
         places = self._training if points is None else self._places(points, proceed)
         blocks = _blocks(inputs, _SAMPLES, proceed)
         with np.errstate(all="ignore"):
-            found = [(self._fields(block, places), self._is_outlier(block)) for block in blocks]
+            found = [(self._fields(block, places), self._operator.domain.is_outlier(block)) for block in blocks]
         outputs, marks = zip(*found, strict=True)
-        is_outlier = None if self._memory.novelty is None else np.concatenate(marks)
+        is_outlier = None if self._operator.domain.novelty is None else np.concatenate(marks)
         return Prediction(np.concatenate(outputs), is_outlier, places.half_width, places.is_outside)
 
     def _places(self, points: Float[np.ndarray, "points coordinates"], proceed: Proceed = always) -> _Places:
         blocks = _blocks(points, _POINTS, proceed)
         with np.errstate(all="ignore"):
             basis = [self._graph.basis.evaluate(self._values(points=block)) for block in blocks]
-        known, is_outside = self._memory.intervals, self._operator.is_outside(points)
+        known, is_outside = self._operator.domain.intervals, self._operator.is_outside(points)
         half_width = None if known is None else known.half_width(points, LEVEL)
         # Infinite if there were too few samples to calibrate it.
         is_known = half_width is not None and bool(np.isfinite(half_width).all())
@@ -139,10 +133,6 @@ class Predictor:
 
     def _values(self, **arguments: np.ndarray) -> dict[str, np.ndarray]:
         return {**self._graph.constants, **arguments}
-
-    def _is_outlier(self, inputs: Float[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"] | None:
-        known = self._memory.novelty
-        return None if known is None else known.is_outlier(inputs)
 
 
 def _blocks(rows: np.ndarray, size: int, proceed: Proceed) -> Iterator[np.ndarray]:
