@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float, Int
+from scipy.special import lambertw
 
 from ..errors import DataError, ValueRangeError
 from ..linear.blocked_qr import one_blas_thread
@@ -145,13 +146,7 @@ def theoretical_sensors(largest: float, *, exponent: float = 1.0) -> int:
     For sensors drawn by the Christoffel function pass the rank as `largest`.
     """
     wanted = (1 + exponent) * largest / CHERNOFF
-    few, enough = 3, 4  # m / log m grows from m = 3 on, and `wanted` is above 9
-    while enough / math.log(enough) < wanted:
-        few, enough = enough, 2 * enough
-    while enough - few > 1:
-        middle = (few + enough) // 2
-        few, enough = (few, middle) if middle / math.log(middle) >= wanted else (middle, enough)
-    return enough
+    return math.ceil(-wanted * lambertw(-1 / wanted, -1).real)  # m / log m grows from m = 3 on
 
 
 def input_modes(
