@@ -19,21 +19,15 @@ Rows: TypeAlias = tuple[str, Sequence[str], Iterable[Sequence[str]]]
 def show(found: object, *parts: str | Rows, json: bool, quiet: bool) -> int:
     """Print a result, as JSON or as lines and tables; return the exit code."""
     if json:
-        print_json(found)
+        from ..files.text_files import to_json
+
+        typer.echo(to_json(found))
     for part in () if json or quiet else parts:
-        say(part) if isinstance(part, str) else print_table(*part)
+        say(part) if isinstance(part, str) else _print_table(*part)
     return 0
 
 
-def print_json(value: object) -> None:
-    """Print a JSON object."""
-    from ..files.text_files import to_json
-
-    typer.echo(to_json(value))
-
-
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, quiet: bool = False) -> None:
-    """Print a table."""
+def _print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -44,7 +38,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_row(*map(without_controls, row))
     # Without a terminal there is no width to respect: long lines are better than cut numbers.
     width = None if sys.stdout.isatty() else 160
-    Console(quiet=quiet, highlight=False, width=width).print(table)
+    Console(highlight=False, width=width).print(table)
 
 
 def say(text: str, *, quiet: bool = False) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .console import Json, Keys, Quiet, RunFolder, number, print_json, print_table, say, show
+from .console import Json, Keys, Quiet, Rows, RunFolder, number, say, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,25 +60,21 @@ def evaluate(
     test["worst"] = [
         {"sample": int(k), "relative_l2": float(found.errors[k]), "is_outlier": bool(is_outlier[k])} for k in worst
     ]
-    if json:
-        print_json({"test": test})
-        return 0
     statistics = [(n, (e.mean(), np.median(e), e.max())) for n, e in found.by_name().items()]
     rows = [[name, *map(number, values)] for name, values in statistics]
     columns = ["relative l2 error", "mean", "median", "max"]
-    print_table(f"{samples.samples} samples", columns, rows, quiet=quiet)
-    if "coverage" in test:
-        shares = [
-            [f"{float(at):.0%}", f"{c['field']:.1%}", f"{c['pointwise']:.1%}"]
-            for at, c in test["coverage"].items()
-        ]
-        print_table("inside their intervals", ["level", "fields", "values"], shares, quiet=quiet)
-    _print_worst(operator, inputs, test["worst"], quiet)
-    _warn_of_outliers(test.get("outlier_inputs", 0), samples.samples, quiet)
+    shares = [
+        [f"{float(at):.0%}", f"{c['field']:.1%}", f"{c['pointwise']:.1%}"]
+        for at, c in test.get("coverage", {}).items()
+    ]
+    tables: list[Rows] = [(f"{samples.samples} samples", columns, rows)]
+    tables += [("inside their intervals", ["level", "fields", "values"], shares)] if shares else []
+    show({"test": test}, *tables, _worst_samples(operator, inputs, test["worst"]), json=json, quiet=quiet)
+    _warn_of_outliers(test.get("outlier_inputs", 0), samples.samples, quiet or json)
     return 0
 
 
-def _print_worst(operator: "Operator", inputs: "np.ndarray", worst: list[dict[str, Any]], quiet: bool) -> None:
+def _worst_samples(operator: "Operator", inputs: "np.ndarray", worst: list[dict[str, Any]]) -> Rows:
     """The samples with the largest errors; with their inputs, where these are a few numbers."""
     from ..networks.training_domain import number_names
 
@@ -91,7 +87,7 @@ def _print_worst(operator: "Operator", inputs: "np.ndarray", worst: list[dict[st
         + [f"{inputs[k, column]:.4g}" for column in range(len(names))]
         for each in worst
     ]
-    print_table("largest errors", ["sample", "relative l2 error", "outlier", *names], rows, quiet=quiet)
+    return "largest errors", ["sample", "relative l2 error", "outlier", *names], rows
 
 
 def predict(
@@ -201,14 +197,13 @@ def suggest(
     verify_run(folder)
     found = find(folder, count, ranges=ranges, pool=pool, seed=seed)
     found.write(out)
-    if json:
-        rows = None if found.rows is None else found.rows.tolist()
-        print_json({"out": str(out), "rows": rows, "expected_errors": found.deviations.tolist()})
-    else:
-        places = "" if found.rows is None else f"; rows of the pool: {', '.join(map(str, found.rows))}"
-        say(f"{found.in_words()}{places}: {out}", quiet=quiet)
-        say(f"then: trunkfirst fit --data NEW --from {folder} --suggested --out FOLDER", quiet=quiet)
-    return 0
+    places = "" if found.rows is None else f"; rows of the pool: {', '.join(map(str, found.rows))}"
+    lines = (
+        f"{found.in_words()}{places}: {out}",
+        f"then: trunkfirst fit --data NEW --from {folder} --suggested --out FOLDER",
+    )
+    chosen = {"out": str(out), "rows": found.rows, "expected_errors": found.deviations}
+    return show(chosen, *lines, json=json, quiet=quiet)
 
 
 def report(
@@ -331,12 +326,9 @@ def doctor(
     found |= {"double_precision": has_double, "cache": str(cache), "cache_writable": is_writable}
     found["program_cache"] = programs and str(programs)
     found |= {"programs": len(sizes), "programs_mib": round(sum(sizes) / 2**20, 1), "ready": not faults}
-    if json:
-        print_json(found)
-    else:
-        rows = [[name, str(value)] for name, value in {**found, **found["packages"]}.items() if name != "packages"]
-        print_table("trunkfirst doctor", ["item", "found"], rows, quiet=quiet)
-        say(f"not ready: {'; '.join(faults)}" if faults else "ready: nothing is missing", quiet=quiet)
+    rows = [[name, str(value)] for name, value in {**found, **found["packages"]}.items() if name != "packages"]
+    text = f"not ready: {'; '.join(faults)}" if faults else "ready: nothing is missing"
+    show(found, ("trunkfirst doctor", ["item", "found"], rows), text, json=json, quiet=quiet)
     return 1 if faults else 0
 
 
