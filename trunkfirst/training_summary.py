@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from .data.operator_data import InputFunction, OperatorData
 from .data.scattered_data import AnyData
-from .errors import CorruptFileError, DataError
+from .errors import CorruptFileError, DataError, UsageError
 from .files.integrity import verify_run
 from .files.npz import read_npz, write_npz
 from .files.text_files import read_json
@@ -158,10 +158,15 @@ def _check(summary: TrainingSummary) -> None:
         raise ValueError("arrays of other shapes or types than they should have")
 
 
-def sample_count(folder: Path) -> int:
-    """How many samples a run had in all, as its `metrics.json` says."""
+def check_own_samples(folder: Path, samples: int) -> None:
+    """Raise a `UsageError` where a run had other samples too than those that its configuration names."""
     path = folder / "metrics.json"
     try:
-        return sum(int(count) for count in read_json(path)["samples"].values())
+        count = sum(int(part) for part in read_json(path)["samples"].values())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptFileError(f"{path} does not count the samples of the run") from error
+    if count != samples:
+        raise UsageError(
+            f"{folder} was trained on other samples too than its configuration names, so its own test samples are "
+            "not known; give --data FILE"
+        )

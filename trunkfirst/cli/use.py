@@ -336,15 +336,11 @@ def _test_samples(folder: Path) -> "AnyData":
     """The run's own test samples."""
     from ..run_data import load_run_data
     from ..runs.config import load_config
-    from ..training_summary import sample_count
+    from ..training_summary import check_own_samples
 
     config = load_config(folder / "config.toml")
     prepared = load_run_data(config.data, config.problem)
-    if sum(prepared.counts.values()) != sample_count(folder):
-        raise UsageError(
-            f"{folder} was trained on other samples too than its configuration names, so its own test samples are "
-            "not known; give --data FILE"
-        )
+    check_own_samples(folder, sum(prepared.counts.values()))
     if prepared.test is None:
         raise UsageError(f"{folder} has no test samples; give --data FILE")
     return prepared.test

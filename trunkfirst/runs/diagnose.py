@@ -27,7 +27,7 @@ from ..run_data import RunData, load_run_data
 from ..stream import samples_in_memory
 from ..theory.assumptions import check_assumptions
 from ..theory.remedies import diagnose, gather_evidence
-from ..training_summary import sample_count
+from ..training_summary import check_own_samples
 from .config import RunConfig, load_config
 
 # Floats of the test samples at the evaluation points, and training samples there.
@@ -112,24 +112,16 @@ def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | 
     name = "" if data is None else data.name
     if finer is not None and not len(prepared.split.test):
         return _from_unseen(run, finer, name)
-    _check(folder, prepared)
+    if not len(prepared.split.test):
+        raise UsageError(
+            f"{folder} kept no test samples, and a budget is one of unseen samples; give some with --data FILE"
+        )
+    check_own_samples(folder, sum(prepared.counts.values()))
     if finer is not None:
         return _from_file(run, finer, name)
     if config.problem is None or isinstance(any_problem(config.problem), AbstractExactProblem):
         return _at_sensors(run)
     return _from_problem(config, config.problem, run)
-
-
-def _check(folder: Path, prepared: RunData) -> None:
-    if not len(prepared.split.test):
-        raise UsageError(
-            f"{folder} kept no test samples, and a budget is one of unseen samples; give some with --data FILE"
-        )
-    if sum(prepared.counts.values()) != sample_count(folder):
-        raise UsageError(
-            f"{folder} was trained on other samples too than its configuration names, so its own test samples are "
-            "not known"
-        )
 
 
 def _aligned(data: AnyData | ShardedData, what: str) -> OperatorData:
