@@ -165,8 +165,8 @@ def trunk_projection(
 
 
 def _onto(operator: Operator, data: OperatorData, rows: np.ndarray) -> np.ndarray:
-    weights = free_basis(operator, data)[1]
-    return projection(rows, trunk_basis(operator, data).values, point_weights=weights)
+    values, weights = free_basis(operator, data)
+    return projection(rows, SVD()(values, point_weights=weights).values, point_weights=weights)
 
 
 def free_basis(

@@ -19,6 +19,7 @@ from ..errors import CorruptFileError, UsageError
 from ..intervals import is_logarithmic, training_inputs
 from ..linear.blocked_qr import one_blas_thread
 from ..linear.orthonormalise import relative_errors
+from ..networks.deeponet import bounded_basis
 from ..networks.grids import is_grid
 from ..networks.operator import Operator
 from ..records import EvaluationRecord
@@ -216,7 +217,7 @@ def _tabulated(
     """The points that have a column, and the functions there."""
     rank = operator.rank
     kept = evenly(len(points), max(_MOST_BYTES // (4 * rank), 2))
-    functions = _functions(operator, points[kept])
+    functions = np.ascontiguousarray(bounded_basis(operator, points[kept]).T)
     if functions.nbytes <= _MOST_BYTES:
         return kept, functions
     single = functions.astype(np.float32)
@@ -229,15 +230,6 @@ def _tabulated(
 def _ranges(fields: Float[np.ndarray, "values channels"]) -> Float[np.ndarray, "channels 2"]:
     finite = [channel[np.isfinite(channel)] for channel in fields.T]
     return np.array([[f.min(), f.max()] if len(f) else [0.0, 1.0] for f in finite])
-
-
-def _functions(operator: Operator, points: np.ndarray) -> Float[np.ndarray, "rank points"]:
-    """The basis functions, multiplied by the boundary factor."""
-    with jax.enable_x64(operator.dtype == jnp.float64):
-        basis = np.asarray(operator.basis(points), np.float64)
-        if operator.output is not None and operator.output.boundary is not None:
-            basis = basis * np.asarray(operator.output.boundary(jnp.asarray(points)))[:, None]
-    return np.ascontiguousarray(basis.T)
 
 
 def _rounding(operator: Operator, inputs: np.ndarray, exact: np.ndarray, rounded: np.ndarray) -> float:

@@ -199,4 +199,13 @@ def slopes(network: DeepONet, coefficients: Array, features: Array, points: Arra
     return jax.vmap(along, out_axes=-1)(jnp.eye(points.shape[1], dtype=points.dtype))
 
 
+def bounded_basis(network: DeepONet, points: Points) -> Float[np.ndarray, "points rank"]:
+    """The basis functions at the points as a measurement sees them: times d(y) where boundary values are fixed."""
+    with jax.enable_x64(network.dtype == jnp.float64):
+        basis = np.asarray(network.basis(points), float)
+        if network.output is None or network.output.boundary is None:
+            return basis
+        return basis * np.asarray(network.output.boundary(jnp.asarray(points)), float)[:, None]
+
+
 compiled_fields = eqx.filter_jit(fields_at)

@@ -4,14 +4,13 @@ import dataclasses as dc
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from ..data.operator_data import OperatorData
 from ..data.scattered_data import AnyData
 from ..errors import DataError, TrunkfirstError, UnknownNameError, UsageError, ValueRangeError
+from ..networks.deeponet import bounded_basis
 from ..networks.operator import Operator, load
 from ..run_data import RunData, load_run_data
 from ..theory.optimal_sensors import (
@@ -215,16 +214,12 @@ def _prepared(folder: Path) -> RunData:
 def measured_functions(
     operator: Operator, points: Float[np.ndarray, "points coordinates"]
 ) -> Float[np.ndarray, "points functions"]:
-    """The operator's basis as a sensor sees it: times d(y) where boundary values are fixed."""
+    """The operator's basis as a sensor sees it."""
     if operator.trunk.depends_on_input:
         raise UsageError(
             "sensors are placed for functions that do not depend on the input; fit with trunk.kind = modes"
         )
-    with jax.enable_x64(operator.dtype == jnp.float64):
-        basis = np.asarray(operator.basis(points), float)
-        if operator.output is None or operator.output.boundary is None:
-            return basis
-        return basis * np.asarray(operator.output.boundary(jnp.asarray(points)), float)[:, None]
+    return bounded_basis(operator, points)
 
 
 def measured_outputs(operator: Operator, outputs: np.ndarray) -> Float[np.ndarray, "rows points"]:
