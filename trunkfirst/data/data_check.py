@@ -1,7 +1,7 @@
 """What is in a file of data, in words and in numbers, and what looks suspicious."""
 
 import dataclasses as dc
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -178,49 +178,46 @@ def _spectrum_in_words(data: AnyData, found: Spectrum) -> list[str]:
 # -- allowed, but seldom intended
 
 
-def _precision_notes(arrays: Mapping[str, Any]) -> list[str]:
+def _precision_notes(arrays: Mapping[str, Any]) -> Iterator[str]:
     """Say what reading does to the precision of the arrays."""
     main = {name: a for name, a in arrays.items() if name.split(".")[0] in ("inputs", "points", "outputs")}
-    half = [name for name, array in main.items() if array.dtype.name == "float16"]
-    notes = [f"{name}: half precision has three digits; used as double" for name in half]
+    for name, array in main.items():
+        if array.dtype.name == "float16":
+            yield f"{name}: half precision has three digits; used as double"
     used = {name: real_numbers(name, array).dtype.name for name, array in main.items()}
     single = [name for name, kind in used.items() if kind == "float32"]
     if single and "float64" in used.values():
-        notes.append(f"{', '.join(single)}: single precision next to double; all are used as double")
-    return notes
+        yield f"{', '.join(single)}: single precision next to double; all are used as double"
 
 
-def _suspicions(data: AnyData) -> list[str]:
-    found = [*_constant_sensors(data), *_large_inputs(data), *_repeated_samples(data), *_outputs(data)]
+def _suspicions(data: AnyData) -> Iterator[str]:
     if data.samples < _FEW_SAMPLES:
-        found.insert(0, f"only {data.samples} samples; a fit needs {_FEW_SAMPLES} or more")
-    return found + (_scattered_points(data) if isinstance(data, ScatteredData) else _points(data))
-
-
-def _constant_sensors(data: AnyData) -> list[str]:
-    found: list[str] = []
+        yield f"only {data.samples} samples; a fit needs {_FEW_SAMPLES} or more"
     for name, function in data.inputs.items():
-        constant = np.ptp(function.values, axis=0) == 0
-        if data.samples > 1 and constant.any():
-            which = f"{int(constant.sum())} of {len(constant)} sensors never change, the first is sensor "
-            found.append(f"inputs[{name!r}]: {which}{int(np.argmax(constant))}")
-    return found
+        yield from (f"inputs[{name!r}]: {text}" for text in _constant_sensors(function.values))
+    for name, function in data.inputs.items():
+        texts = _large_inputs(function.values, is_parameters=name in _parameters(data))
+        yield from (f"inputs[{name!r}]: {text}" for text in texts)
+    yield from _repeated_samples(data)
+    yield from _outputs(data)
+    yield from _scattered_points(data) if isinstance(data, ScatteredData) else _points(data)
 
 
-def _large_inputs(data: AnyData) -> list[str]:
+def _constant_sensors(values: Float[np.ndarray, "samples sensors"]) -> Iterator[str]:
+    constant = np.ptp(values, axis=0) == 0
+    if len(values) > 1 and constant.any():
+        first = int(np.argmax(constant))
+        yield f"{int(constant.sum())} of {len(constant)} sensors never change, the first is sensor {first}"
+
+
+def _large_inputs(values: Float[np.ndarray, "samples sensors"], *, is_parameters: bool) -> Iterator[str]:
     """Samples and sensors much larger than the others, values far from the others of their sensor, and units."""
-    found: list[str] = []
-    for name, function in data.inputs.items():
-        values, what = function.values, f"inputs[{name!r}]"
-        sizes = np.abs(values)
-        found += [f"{what}: {text}" for text in _much_larger("sample", sizes.max(axis=1))]
-        if name in _parameters(data):
-            found += [f"{what}: {text}" for text in _different_scales(np.median(sizes, axis=0))]
-        else:
-            found += [f"{what}: {text}" for text in _much_larger("sensor", np.median(sizes, axis=0))]
-        if not len(_large(sizes.max(axis=1))):  # else the same is said twice
-            found += [f"{what}: {text}" for text in _far_values(values)]
-    return found
+    sizes = np.abs(values)
+    yield from _much_larger("sample", sizes.max(axis=1))
+    medians = np.median(sizes, axis=0)
+    yield from _different_scales(medians) if is_parameters else _much_larger("sensor", medians)
+    if not len(_large(sizes.max(axis=1))):  # else the same is said twice
+        yield from _far_values(values)
 
 
 def _large(sizes: Float[np.ndarray, " many"]) -> np.ndarray:
@@ -231,113 +228,104 @@ def _large(sizes: Float[np.ndarray, " many"]) -> np.ndarray:
     return np.flatnonzero(sizes > max(high + _LARGE * (high - low), _LARGER * middle))
 
 
-def _much_larger(kind: str, sizes: Float[np.ndarray, " many"]) -> list[str]:
+def _much_larger(kind: str, sizes: Float[np.ndarray, " many"]) -> Iterator[str]:
     large = _large(sizes)
-    if not len(large):
-        return []
-    first, times = large[0], sizes[large].max() / (np.median(sizes) or 1.0)
-    which = (
-        f"{len(large):,} of {len(sizes):,} {kind}s are much larger than the others, the first is {kind} {first}"
-    )
-    return [f"{which}; the largest is {times:.0e} times the median; check its unit"]
+    if len(large):
+        times = sizes[large].max() / (np.median(sizes) or 1.0)
+        yield (
+            f"{len(large):,} of {len(sizes):,} {kind}s are much larger than the others, the first is {kind} "
+            f"{large[0]}; the largest is {times:.0e} times the median; check its unit"
+        )
 
 
-def _different_scales(sizes: Float[np.ndarray, " parameters"]) -> list[str]:
+def _different_scales(sizes: Float[np.ndarray, " parameters"]) -> Iterator[str]:
     used = np.where(sizes > 0, sizes, np.nan)
-    if np.isnan(used).all() or np.nanmax(used) <= _LARGE_RATIO * np.nanmin(used):
-        return []
-    high, low = int(np.nanargmax(used)), int(np.nanargmin(used))
-    words = f"parameter {high} is about {used[high]:.0e} and parameter {low} about {used[low]:.0e}"
-    return [f"{words}; with raw inputs the second hardly counts; standardise them"]
+    if not np.isnan(used).all() and np.nanmax(used) > _LARGE_RATIO * np.nanmin(used):
+        high, low = int(np.nanargmax(used)), int(np.nanargmin(used))
+        words = f"parameter {high} is about {used[high]:.0e} and parameter {low} about {used[low]:.0e}"
+        yield f"{words}; with raw inputs the second hardly counts; standardise them"
 
 
-def _far_values(values: Float[np.ndarray, "samples sensors"]) -> list[str]:
+def _far_values(values: Float[np.ndarray, "samples sensors"]) -> Iterator[str]:
     if len(values) < _FEW_SAMPLES:
-        return []
+        return
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
     is_far = np.abs(values - middle) > np.where(high > low, 2 * _LARGE * (high - low), np.inf)
-    if not is_far.any():
-        return []
-    sample, sensor = np.argwhere(is_far)[0]
-    which = f"{is_far.sum():,} values lie far from the others of their sensor"
-    return [f"{which}, the first is {values[sample, sensor]:.4g} of sample {sample}, sensor {sensor}"]
+    if is_far.any():
+        sample, sensor = np.argwhere(is_far)[0]
+        which = f"{is_far.sum():,} values lie far from the others of their sensor"
+        yield f"{which}, the first is {values[sample, sensor]:.4g} of sample {sample}, sensor {sensor}"
 
 
-def _repeated_samples(data: AnyData) -> list[str]:
+def _repeated_samples(data: AnyData) -> Iterator[str]:
     pairs = repeated_rows(data.flat_inputs)
     if len(pairs) == 0:
-        return []
-    found = [f"inputs: {len(pairs)} samples repeat an earlier one, the first are samples {_pair(pairs[0])}"]
+        return
+    yield f"inputs: {len(pairs)} samples repeat an earlier one, the first are samples {_pair(pairs[0])}"
     if isinstance(data, OperatorData):
         axes = tuple(range(1, data.outputs.ndim))
         differ = (data.outputs[pairs[:, 0]] != data.outputs[pairs[:, 1]]).any(axis=axes)
         if differ.any():
             first = _pair(pairs[int(np.argmax(differ))])
-            found.append(f"outputs: samples {first} have the same inputs but other outputs; no operator does that")
-    return found
+            yield f"outputs: samples {first} have the same inputs but other outputs; no operator does that"
 
 
 def _pair(pair: np.ndarray) -> str:
     return f"{pair[0]} and {pair[1]}"
 
 
-def _outputs(data: AnyData) -> list[str]:
-    found: list[str] = []
+def _outputs(data: AnyData) -> Iterator[str]:
     for channel, given in data.outputs_by_channel().items():
         name = channel if data.is_multichannel else "outputs"
         values = given if isinstance(data, OperatorData) else np.nan_to_num(given)
         sizes = np.maximum(values.max(axis=1), -values.min(axis=1))
-        found += [f"{name}: {text}" for text in (_much_larger("sample", sizes) or _sizes(sizes))]
+        yield from (f"{name}: {text}" for text in [*_much_larger("sample", sizes)] or _sizes(sizes))
         if isinstance(data, OperatorData) and data.samples > 1 and not np.ptp(values, axis=0).any():
-            found.append(f"{name}: all samples are the same")
-    return found
+            yield f"{name}: all samples are the same"
 
 
-def _sizes(sizes: np.ndarray) -> list[str]:
+def _sizes(sizes: np.ndarray) -> Iterator[str]:
     """Compare the largest values of the samples."""
     zeros = np.flatnonzero(sizes == 0)
     if len(zeros):
         which = f"{len(zeros)} samples are zero everywhere, the first is sample {zeros[0]}"
-        return [f"{which}; their relative error is not defined"]
-    if sizes.max() > _LARGE_RATIO * sizes.min():
+        yield f"{which}; their relative error is not defined"
+    elif sizes.max() > _LARGE_RATIO * sizes.min():
         ratio = f"{sizes.max() / sizes.min():.0e} times as large as sample {sizes.argmin()}"
-        return [f"sample {sizes.argmax()} is {ratio}; relative weights treat both alike"]
-    return []
+        yield f"sample {sizes.argmax()} is {ratio}; relative weights treat both alike"
 
 
-def _points(data: AnyData) -> list[str]:
-    found: list[str] = []
+def _points(data: AnyData) -> Iterator[str]:
     pairs = repeated_rows(data.points)
     if len(pairs):
-        found.append(f"points: {len(pairs)} repeat an earlier one, the first are points {_pair(pairs[0])}")
+        yield f"points: {len(pairs)} repeat an earlier one, the first are points {_pair(pairs[0])}"
         gaps = np.abs(data.outputs[:, pairs[:, 0]] - data.outputs[:, pairs[:, 1]])
         if gaps.max() > 1e-6 * np.abs(data.outputs).max():
-            found.append(f"outputs: differ by up to {gaps.max():.1e} at points that are the same place")
-    return found + _flat_coordinates(data, data.points) + _swapped_axes(data)
+            yield f"outputs: differ by up to {gaps.max():.1e} at points that are the same place"
+    yield from _flat_coordinates(data, data.points)
+    if _has_swapped_axes(data):
+        text = "neighbouring samples are more alike than neighbouring points; if rows are points, use outputs.T"
+        yield f"outputs: {text}"
 
 
-def _swapped_axes(data: AnyData) -> list[str]:
+def _has_swapped_axes(data: AnyData) -> bool:
     """Compare roughness along both axes where shapes cannot reveal a swap: as many samples as points."""
     is_line = data.points.shape[1] == 1 and (np.diff(data.points[:, 0]) > 0).all()
     if data.is_multichannel or not is_line or data.samples != len(data.points) or data.samples < _FEW_SAMPLES:
-        return []
+        return False
     down, along = (float(np.abs(np.diff(data.outputs, axis=axis)).mean()) for axis in (0, 1))
-    if down * _ROUGHER > along:
-        return []
-    text = "neighbouring samples are more alike than neighbouring points; if rows are points, use outputs.T"
-    return [f"outputs: {text}"]
+    return down * _ROUGHER <= along
 
 
-def _flat_coordinates(data: AnyData, points: np.ndarray) -> list[str]:
-    flat = np.flatnonzero(np.ptp(points, axis=0) == 0) if len(points) > 1 else []
-    return [f"points: coordinate {data.coordinate_names[i]} is {points[0, i]:.6g} at all points" for i in flat]
+def _flat_coordinates(data: AnyData, points: np.ndarray) -> Iterator[str]:
+    for i in np.flatnonzero(np.ptp(points, axis=0) == 0) if len(points) > 1 else ():
+        yield f"points: coordinate {data.coordinate_names[i]} is {points[0, i]:.6g} at all points"
 
 
-def _scattered_points(data: ScatteredData) -> list[str]:
-    found = _flat_coordinates(data, data.points[data.mask])
+def _scattered_points(data: ScatteredData) -> Iterator[str]:
+    yield from _flat_coordinates(data, data.points[data.mask])
     if data.mask.all() and (data.points == data.points[:1]).all():
-        found.append("points: all samples have the same points; give them once, as (points, coordinates)")
+        yield "points: all samples have the same points; give them once, as (points, coordinates)"
     few = np.flatnonzero(data.counts < 3)
     if len(few):
-        found.append(f"points: {len(few)} samples have fewer than 3 points, the first is sample {few[0]}")
-    return found
+        yield f"points: {len(few)} samples have fewer than 3 points, the first is sample {few[0]}"
