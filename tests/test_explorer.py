@@ -201,7 +201,7 @@ def test_refusals(runs: Path, tmp_path: Path):
     for changed in ({"triangles": arrays["triangles"] + 9}, {"example_input": arrays["example_input"][:2]}):
         write_npz(folder / "evaluation.npz", arrays | changed)
         write_manifest(folder)
-        with pytest.raises(CorruptFileError, match="does not hold test samples"):
+        with pytest.raises(CorruptFileError, match="Evaluate the run again"):
             explorer_page(folder)
 
 
