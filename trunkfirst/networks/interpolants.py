@@ -218,9 +218,6 @@ def _with_first(others: Float[AnyArray, "... coordinates"]) -> list[AnyArray]:
     return [1 - others.sum(axis=others.ndim - 1), *_columns(others)]
 
 
-# -- grids
-
-
 class FlatInterpolation(AbstractInterpolation):
     """Functions at points on a line or plane: `inner` sees the coordinates that all others follow from."""
 

@@ -1,4 +1,4 @@
-"""Errors on unseen samples: against training time, by a sample's label, as a histogram, and the error budget."""
+"""Errors on unseen samples: against training time, by a sample's label, and as a histogram."""
 
 import numpy as np
 from jaxtyping import Float
@@ -231,12 +231,3 @@ def _draw_bars(axes: Axes, found: dict[str, list[Errors]]) -> None:
             axes.stairs(counts, edges, **outline, linewidth=1.6 if len(each) == 1 else 1.0, label=label)
             axes.axvline(float(np.median(errors)), **outline, linewidth=1.2 if len(each) == 1 else 0.8)
     axes.set(xlabel="$\\log_{10}$ of the relative $\\ell_2$ error", ylabel="Number of test samples")
-
-
-# -- the error budget
-
-
-# -- tables
-
-
-# -- figure
