@@ -311,7 +311,7 @@ def _check_lists(section: object) -> dict[str, list[Any]]:
     """The section, checked, as lists by dotted setting; `trunk.width` may be one key or two."""
     if not isinstance(section, dict) or not section:
         raise SettingError(f"there is no section [sweep] that says what to vary; {_EXAMPLE}")
-    lists = _flat(section)
+    lists = {".".join(path): items for path, items in leaves(section)}
     for key, items in lists.items():
         if not isinstance(items, list) or not items:
             raise SettingError(f"sweep.{key} is {items!r}; expected a list of values, {_EXAMPLE}")
@@ -322,13 +322,6 @@ def _check_lists(section: object) -> dict[str, list[Any]]:
     if {_SHORT_WIDTH, "trunk.width"} <= set(lists):
         raise SettingError("sweep.width is short for sweep.trunk.width; give one of them")
     return lists
-
-
-def _flat(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in section.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return flat
 
 
 def _combined(given: dict[str, Any], combination: dict[str, Any]) -> RunConfig:
