@@ -13,7 +13,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..errors import CorruptFileError, OutputExistsError, OutputNotWritableError, UnsafeFileError, did_you_mean
+from ..errors import (
+    CorruptFileError,
+    OutputExistsError,
+    OutputNotWritableError,
+    TrunkfirstError,
+    UnsafeFileError,
+    did_you_mean,
+)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -206,6 +213,17 @@ def open_file(path: Path | str) -> io.BufferedReader:
         return path.open("rb")
     except (OSError, ValueError) as error:
         raise CorruptFileError(f"cannot read {path}: {error}") from error
+
+
+@contextlib.contextmanager
+def reading(path: object, kind: str, *errors: type[Exception]) -> Generator[None]:
+    """Errors of these types in the block become a `CorruptFileError` with the name of the file; ours are kept."""
+    try:
+        yield
+    except TrunkfirstError:
+        raise
+    except errors as error:
+        raise CorruptFileError(f"cannot read {path} as {kind}: {str(error)[:300]}") from error
 
 
 def read_bytes(path: Path | str, *, most: int) -> bytes:

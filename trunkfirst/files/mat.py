@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..errors import CorruptFileError, DataError, TrunkfirstError
+from ..errors import CorruptFileError, DataError
 from .hdf5 import read_hdf5
-from .integrity import Budget, atomic_write, open_file, size_of
+from .integrity import Budget, atomic_write, open_file, reading, size_of
 
 _LONGEST_NAME = 63
 _LARGEST_BYTES = 2**31 - 1
@@ -50,21 +50,17 @@ def read_mat(path: Path | str) -> dict[str, np.ndarray]:
 
     A matrix that is neither numbers nor text (a cell, a sparse matrix) becomes an array of objects, all None.
     """
-    try:
-        with open_file(path) as file:
-            budget = Budget(path, size_of(file))
-            content = file.read()
-        if content.startswith(b"MATLAB 7.3") or b"\x89HDF" in (content[:4], content[512:516]):
-            return read_hdf5(path, is_matlab=True)
-        if content[126:128] not in (b"IM", b"MI"):
-            raise CorruptFileError(f"{path} is no mat file of version 5 to 7.3; save it again with -v7")
-        order = "<" if content[126:128] == b"IM" else ">"
+    with open_file(path) as file:
+        budget = Budget(path, size_of(file))
+        content = file.read()
+    if content.startswith(b"MATLAB 7.3") or b"\x89HDF" in (content[:4], content[512:516]):
+        return read_hdf5(path, is_matlab=True)
+    if content[126:128] not in (b"IM", b"MI"):
+        raise CorruptFileError(f"{path} is no mat file of version 5 to 7.3; save it again with -v7")
+    order = "<" if content[126:128] == b"IM" else ">"
+    with reading(path, "a mat file", OSError, ValueError, IndexError, MemoryError, OverflowError, zlib.error):
         matrices = [_unpacked(budget, e, order) for e in _elements(memoryview(content)[128:], order)]
         return {name: array for matrix in matrices for name, array in _named(matrix, order, budget) if name}
-    except TrunkfirstError:
-        raise
-    except (OSError, ValueError, IndexError, MemoryError, OverflowError, zlib.error) as error:
-        raise CorruptFileError(f"cannot read {path} as a mat file: {error}") from error
 
 
 def _elements(data: memoryview, order: str) -> Iterator[Element]:

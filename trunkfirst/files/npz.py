@@ -11,8 +11,8 @@ from typing import IO, BinaryIO, NamedTuple
 
 import numpy as np
 
-from ..errors import CorruptFileError, TrunkfirstError, UnsafeFileError
-from .integrity import Budget, atomic_write, open_file, size_of
+from ..errors import CorruptFileError, UnsafeFileError
+from .integrity import Budget, atomic_write, open_file, reading, size_of
 
 _MOST_ARRAYS = 10_000
 _LARGEST_DIRECTORY = 2**21
@@ -51,15 +51,10 @@ def read_npz(path: Path | str) -> dict[str, np.ndarray]:
 
 def read_npy(path: Path | str) -> np.ndarray:
     """Read one array; pickled objects are refused, and a file that claims more than it holds."""
-    try:
-        with open_file(path) as file:
-            header = _header(path, Path(path).name, file, size_of(file))
-            file.seek(0)
-            return _read_array(file, header)
-    except TrunkfirstError:
-        raise
-    except _DAMAGE as error:
-        raise CorruptFileError(f"cannot read {path} as npy: {str(error)[:200]}") from error
+    with reading(path, "npy", *_DAMAGE), open_file(path) as file:
+        header = _header(path, Path(path).name, file, size_of(file))
+        file.seek(0)
+        return _read_array(file, header)
 
 
 def map_npz(path: Path | str, *, is_verified: bool = False) -> dict[str, np.ndarray]:
@@ -78,17 +73,12 @@ def map_npz(path: Path | str, *, is_verified: bool = False) -> dict[str, np.ndar
 
 @contextlib.contextmanager
 def _opened(path: Path | str) -> Generator[tuple[zipfile.ZipFile, list[zipfile.ZipInfo]]]:
-    try:
-        with open_file(path) as file:
-            if file.read(1) == b"\x80":
-                raise UnsafeFileError(f"{path} is a pickle, which can run any code when read; it is refused")
-            _check_directory(path, file)
-            with zipfile.ZipFile(file) as archive:
-                yield archive, _entries(path, archive, size_of(file))
-    except TrunkfirstError:
-        raise
-    except _DAMAGE as error:
-        raise CorruptFileError(f"cannot read {path} as npz: {str(error)[:200]}") from error
+    with reading(path, "npz", *_DAMAGE), open_file(path) as file:
+        if file.read(1) == b"\x80":
+            raise UnsafeFileError(f"{path} is a pickle, which can run any code when read; it is refused")
+        _check_directory(path, file)
+        with zipfile.ZipFile(file) as archive:
+            yield archive, _entries(path, archive, size_of(file))
 
 
 def _name(entry: zipfile.ZipInfo) -> str:

@@ -7,8 +7,7 @@ import itertools
 import json
 import re
 import tomllib
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,7 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from ..errors import CorruptFileError, DataError, SettingError
-from .integrity import atomic_write, inside, open_file, prepare_directory, read_bytes
+from .integrity import atomic_write, inside, open_file, prepare_directory, read_bytes, reading
 
 # Python needs up to 20 bytes of memory for a byte of JSON.
 _MOST_JSON = 2**22
@@ -32,6 +31,7 @@ _MOST_WORDS = 10_000
 _LONGEST_WORD = 1_000
 # A table with more columns is a function at many sensors, whose names say nothing.
 _MOST_TITLES = 100
+_CSV_ERRORS = (UnicodeDecodeError, csv.Error)
 
 
 def write_text(path: Path | str, text: str) -> None:
@@ -42,10 +42,8 @@ def write_text(path: Path | str, text: str) -> None:
 
 def read_text(path: Path | str) -> str:
     """Read UTF-8 text; damage is a `CorruptFileError` that names the file."""
-    try:
+    with reading(path, "text", UnicodeDecodeError):
         return read_bytes(path, most=_MOST_TEXT).decode()
-    except UnicodeDecodeError as error:
-        raise CorruptFileError(f"cannot read {path} as text: {error}") from error
 
 
 def read_resource(path: str) -> str:
@@ -101,14 +99,12 @@ def read_json(path: Path | str) -> Any:
 
 def parse_json(text: bytes | str, source: object) -> Any:
     """Parse JSON; a repeated key or more than 64 levels are a `CorruptFileError` that names `source`."""
-    try:
+    with reading(source, "JSON", ValueError):
         text = text if isinstance(text, str) else text.decode()
         _check_depth(text)
         value = json.loads(text, object_pairs_hook=_without_repetition)
         json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
-    except ValueError as error:
-        raise CorruptFileError(f"cannot read {source} as JSON: {error}") from error
-    return value
+        return value
 
 
 def _check_depth(text: str) -> None:
@@ -200,7 +196,7 @@ def read_columns(path: Path | str, name: str, *, files: Sequence[str] = ()) -> d
 
     A column with the names of `files`, with or without their endings, puts the rows in the order of the files.
     """
-    with _csv_errors(path):
+    with reading(path, "CSV", *_CSV_ERRORS):
         column, order = _file_column(path, files) if files else (None, None)
         table, titles = _read_table(path, without=column)
     table = table if order is None else table[order]
@@ -211,16 +207,8 @@ def read_columns(path: Path | str, name: str, *, files: Sequence[str] = ()) -> d
 
 def read_csv(path: Path | str) -> np.ndarray:
     """Read one table (rows, columns) of numbers, with or without a line of titles; or of words alone."""
-    with _csv_errors(path):
+    with reading(path, "CSV", *_CSV_ERRORS):
         return _read_table(path)[0]
-
-
-@contextmanager
-def _csv_errors(path: Path | str) -> Generator[None]:
-    try:
-        yield
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise CorruptFileError(f"cannot read {path} as CSV: {error}") from error
 
 
 def _file_column(path: Path | str, files: Sequence[str]) -> tuple[int | None, list[int] | None]:

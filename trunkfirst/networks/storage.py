@@ -37,6 +37,7 @@ from ..files.integrity import (
     make_folder,
     open_file,
     read_bytes,
+    reading,
     verify_manifest,
     write_manifest,
 )
@@ -220,10 +221,9 @@ def _read_weights(path: Path, digest: object) -> dict[str, np.ndarray]:
     entries = parse_json(content[8 : 8 + length], path)
     if not isinstance(entries, dict) or len(entries) > _MOST_ARRAYS:
         raise CorruptFileError(f"{path}: expected a list of at most {_MOST_ARRAYS:,} arrays; refused")
-    try:
+    errors = (safetensors.SafetensorError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
+    with reading(path, "safetensors", *errors):
         return safetensors.numpy.load(content)
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CorruptFileError(f"cannot read {path}: {error}") from error
 
 
 def _describe(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
