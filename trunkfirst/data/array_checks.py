@@ -1,8 +1,10 @@
 """Checks of arrays at the boundary, and rows by index. A message names array, axis, value and what to do."""
 
+import contextlib
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -97,6 +99,17 @@ def whole_numbers(name: str, value: object, axes: Sequence[str]) -> Int[np.ndarr
     if (array != np.round(array)).any():
         raise DataError(f"{name}: expected whole numbers, got {array[array != np.round(array)][0]}; round them")
     return array.astype(np.int64)
+
+
+@contextlib.contextmanager
+def source_named(source: object) -> Generator[None]:
+    """A `DataError` of the block names the file or folder that the data come from."""
+    try:
+        yield
+    except DataError as error:
+        if isinstance(source, (str, Path)):
+            raise DataError(f"{source}: {error}") from error
+        raise
 
 
 def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | None) -> np.ndarray:

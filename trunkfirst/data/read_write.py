@@ -16,7 +16,7 @@ from ..files.mesh_files import is_mesh, read_meshes
 from ..files.npz import map_npz, read_npy, read_npz, write_npz
 from ..files.text_files import read_columns, read_csv, read_csv_folder, write_csv_folder
 from ..files.xarray_files import Labelled, from_dataset, read_netcdf, read_zarr
-from .array_checks import any_array, real_array, real_numbers
+from .array_checks import any_array, real_array, real_numbers, source_named
 from .gridded import Arrays, column, inputs_by_name, on_points
 from .named_arrays import (
     AnyData,
@@ -103,13 +103,9 @@ def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedD
 def data_and_rest(source: Any, keys: Keys | None) -> tuple[AnyData, dict[str, Any], dict[str, Any]]:
     """Return the data, the arrays that they were made of, and the arrays that are not used."""
     found = _read_arrays(source)
-    try:
+    with source_named(source):
         named, rest = _arranged(found, keys)
         return data_from_arrays(named), named, rest
-    except DataError as error:
-        if isinstance(source, (str, Path)):
-            raise DataError(f"{source}: {error}") from error
-        raise
 
 
 def _arranged(found: Labelled, keys: Keys | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -138,12 +134,8 @@ def read_inputs(source: Any, *, keys: Keys | None = None, names: Sequence[str] =
     A .csv or .npy file is one table, a row for each sample; a line of titles names the inputs. `names` are those
     of the inputs in training, which a file may use too; `keys` gives other names.
     """
-    try:
+    with source_named(source):
         return _new_inputs(_read_arrays(source, table="inputs"), keys, names)
-    except DataError as error:
-        if isinstance(source, (str, Path)):
-            raise DataError(f"{source}: {error}") from error
-        raise
 
 
 def _new_inputs(found: Labelled, keys: Keys | None, names: Sequence[str]) -> NewInputs:
@@ -297,11 +289,9 @@ def shard_data(
         return write_shards(open_shards(source).blocks(), folder)
     is_npz = Path(source).suffix.lower() == ".npz" and Path(source).is_file()
     found = Labelled(map_npz(source)) if is_npz else _read_arrays(source)
-    try:
+    with source_named(source):
         named, _ = _arranged(found, keys)
         return write_shards(_blocks(named, samples_per_shard), folder)
-    except DataError as error:
-        raise DataError(f"{source}: {error}") from error
 
 
 def _blocks(named: Arrays, size: int | None) -> Iterator[OperatorData]:
@@ -315,10 +305,9 @@ def _blocks(named: Arrays, size: int | None) -> Iterator[OperatorData]:
     size = size or max(1, int(_SHARD_BYTES * samples / sum(array.nbytes for array in own.values())))
     for begin in range(0, samples, size):
         part = {name: np.array(array[begin : begin + size]) for name, array in own.items()}
-        try:
-            yield _aligned({**named, **part})
-        except DataError as error:
-            raise DataError(f"samples from {begin} on: {error}") from error
+        with source_named(f"samples from {begin} on"):
+            block = _aligned({**named, **part})
+        yield block
 
 
 def _aligned(named: Arrays) -> OperatorData:

@@ -21,7 +21,7 @@ from ..errors import CorruptFileError, DataError, MemoryNeedError, OutputExistsE
 from ..files.integrity import inside, make_folder, remove_leftovers, sha256_of
 from ..files.npz import map_npz, read_npz, write_npz
 from ..files.text_files import read_json, write_json
-from .array_checks import Indices, sample_indices, some_indices
+from .array_checks import Indices, sample_indices, some_indices, source_named
 from .data_display import html_table
 from .named_arrays import Arrays, arrays_from_data, data_from_arrays, is_per_sample
 from .operator_data import InputFunction, OperatorData
@@ -264,10 +264,8 @@ class ShardedData:
         return {name: arrays[name] for name in own}
 
     def _data(self, source: Path, arrays: Arrays) -> OperatorData:
-        try:
+        with source_named(source):
             data = data_from_arrays({**self._shared, **arrays})
-        except DataError as error:
-            raise DataError(f"{source}: {error}") from error
         assert isinstance(data, OperatorData)
         return data
 
