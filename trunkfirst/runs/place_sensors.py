@@ -122,10 +122,7 @@ class Placement:
             "is_stable": self.sensors.is_stable,
             "ratio": self.ratio,
             "needed": self.needed(),
-            "ladders": {
-                name: {field.name: getattr(ladder, field.name).tolist() for field in dc.fields(ladder)}
-                for name, ladder in self.ladders.items()
-            },
+            "ladders": {name: dc.asdict(ladder) for name, ladder in self.ladders.items()},
             "condition": None
             if condition is None
             else {"exponent": condition.exponent, "is_vacuous": condition.is_vacuous},

@@ -266,16 +266,10 @@ def _problem_together(case: _Case, decay: Decay, fill: RateLadder, seed: int) ->
 
 def _ladder_summary(ladder: RateLadder) -> dict[str, Any]:
     slope = ladder.slope
-    return {
-        "name": ladder.name,
-        "what": ladder.what,
-        "counts": ladder.counts.tolist(),
-        "errors": ladder.errors.tolist(),
+    return dc.asdict(ladder) | {
         "slope": slope.value,
         "interval": [slope.lower, slope.upper] if np.isfinite(slope.lower) else None,
         "constant": slope.constant,
-        "theory": ladder.theory,
-        "rule": ladder.rule,
         "holds": ladder.holds,
     }
 
