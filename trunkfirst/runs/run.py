@@ -95,9 +95,7 @@ def run(
             recorder.write(place / "anls.npz", result, data.test)
         config = dc.replace(config, method=result.method)
         seconds = {"data": data.seconds, **interim.seconds, "total": time.perf_counter() - start}
-        outcome = Outcome(place, config, _metrics(config, result, seconds), result, data.test)
-        _write(outcome)
-        return outcome
+        return _write(place, config, result, seconds, data.test)
 
 
 @dc.dataclass(eq=False)
@@ -122,10 +120,9 @@ class _Interim:
 
     def save(self, found: FitResult) -> None:
         self._write_config(found.method)
-        result = dc.replace(found, status="interrupted")
         now = time.perf_counter() - self.start
         seconds = {"data": self.data.seconds, "total": now}
-        _write(Outcome(self.folder, self.config, _metrics(self.config, result, seconds), result, self.data.test))
+        _write(self.folder, self.config, dc.replace(found, status="interrupted"), seconds, self.data.test)
         self.reporter.say(f"saved: an operator with error {found.validation_error:.1e} after {now:.0f} s")
         self.seconds.setdefault("first_operator", now)
 
@@ -184,17 +181,19 @@ def _measured(result: FitResult) -> dict[str, float | int]:
     return {name: number for name, number in found.items() if number is not None}
 
 
-def _write(outcome: Outcome) -> None:
-    folder, result = outcome.folder, outcome.result
+def _write(
+    folder: Path, config: RunConfig, result: FitResult, seconds: dict[str, float], test: AnyData | None
+) -> Outcome:
+    metrics = _metrics(config, result, seconds)
     lines = [to_json(dc.asdict(step), indent=None) for step in result.history]
     write_text(folder / "history.jsonl", "\n".join(lines) + "\n")
     save(result.operator, folder / "model", measured=_measured(result))
     write_summary(folder, result.training)
-    if result.evaluation is not None and outcome.test_data is not None:
-        arrays = evaluation_arrays(outcome.config.problem, result.evaluation, outcome.test_data)
-        write_npz(folder / "evaluation.npz", arrays)
-    write_json(folder / "metrics.json", outcome.metrics)
+    if result.evaluation is not None and test is not None:
+        write_npz(folder / "evaluation.npz", evaluation_arrays(config.problem, result.evaluation, test))
+    write_json(folder / "metrics.json", metrics)
     write_manifest(folder)
+    return Outcome(folder, config, metrics, result, test)
 
 
 class BranchRecorder:
