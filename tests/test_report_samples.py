@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from report_runs import grid, spoil, write_comparison, write_run
 
-from trunkfirst.data.operator_data import InputFunction, OperatorData
+from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.errors import CorruptFileError
 from trunkfirst.evaluation import Evaluation, evaluation_arrays
@@ -99,13 +99,6 @@ def test_inverse_problem_shows_geometry_and_pair(tmp_path: Path):
     folder = write_run(tmp_path / "run", problem="discontinuous-conductivity")
     assert "and conductivity κ, with conductivity of the disk β = 5." in write_report(folder).read_text()
     assert (folder / "figures" / "geometry.svg").is_file()
-    points, triangles = grid()
-    inputs = {"pressure": InputFunction(np.tile(points[:, 1], (3, 1)))}
-    labels = {"beta": np.array([1.0, 9.97, 4.0])}
-    data = OperatorData(
-        inputs=inputs, points=points, outputs=np.ones((3, len(points))), triangles=triangles, labels=labels
-    )
-    assert "with conductivity of the disk β = 9.97." in write_report(folder, data=data).read_text()
 
 
 # -- the worst samples

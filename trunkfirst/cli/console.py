@@ -51,14 +51,11 @@ def say(text: str, *, quiet: bool = False) -> None:
 # -- results of runs
 
 
-def write_run_report(folder: Path, data: object = None) -> Path:
-    """Write the report of a run, comparison or sweep; with its data, if at hand, they are not read again."""
-    from ..data.operator_data import OperatorData
+def write_run_report(folder: Path) -> Path:
+    """Write the report of a run, comparison or sweep."""
     from ..report.pages import write_report, write_sweep
 
-    if (folder / "sweep.json").is_file():
-        return write_sweep(folder)
-    return write_report(folder, data=data if isinstance(data, OperatorData) else None)
+    return (write_sweep if (folder / "sweep.json").is_file() else write_report)(folder)
 
 
 def validation_lines(metrics: dict[str, Any]) -> list[str]:

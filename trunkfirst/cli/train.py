@@ -371,7 +371,7 @@ def _show_run(outcome: "Outcome", json: bool, quiet: bool) -> int:
 
 def _show_comparison(comparison: "Comparison", json: bool, quiet: bool) -> int:
     """Write the report of a comparison and print its metrics and the paper's claims."""
-    page = console.write_run_report(comparison.folder, comparison.data)
+    page = console.write_run_report(comparison.folder)
     metrics = [outcome.metrics for outcome in comparison.outcomes]
     claims = [
         [claim.claim, claim.paper, claim.ours, {True: "yes", False: "no", None: "-"}[claim.holds]]

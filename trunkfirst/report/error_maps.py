@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..data.operator_data import OperatorData
 from ..records import EvaluationRecord, SampleField
 from .figures import (
     BLUE,
@@ -287,7 +286,6 @@ def _draw_agreement(sample: SampleField, name: str, title: str, wording: Wording
 # -- the inverse problem
 
 _INVERSE = "discontinuous-conductivity"
-_PAIR_BETA = 9.98  # the input-output pair that the paper shows
 
 
 def draw_geometry(experiment: Experiment) -> Drawn:
@@ -327,45 +325,20 @@ def _draw_domain() -> Figure:
     return figure
 
 
-def draw_pair(experiment: Experiment, wording: Wording, data: OperatorData | None) -> Drawn:
-    """Input and output field side by side, near beta = 9.98 when `data` are given.
-
-    None for problems whose inputs are not fields.
-    """
+def draw_pair(experiment: Experiment, wording: Wording) -> Drawn:
+    """Input and output field of the example side by side; None for problems whose inputs are not fields."""
     title = "One input and its output"
-    pair = None if data is None else _pair_from_data(data, wording)
-    runs = (run for run in experiment.runs if run.evaluation is not None)
-    pair = pair or _pair_from_example(next(runs, None), wording)
-    if pair is None:
+    record = next((run.evaluation for run in experiment.runs if run.evaluation is not None), None)
+    mesh = None if record is None else _mesh(record, wording)
+    sample, source = (None, None) if record is None else (record.example, record.example_input)
+    if record is None or mesh is None or sample is None or source is None or source.shape != sample.target.shape:
         reason = "no run holds an example with its input on a triangulated mesh."
         return Omission(title, reason) if experiment.problem == _INVERSE else None
-    mesh, source, target, label = pair
+    label = _labelled(record.labels, wording, sample.index)
     input_axis = f"{wording.input} ({wording.unit})"
     images = (
         _draw_field(mesh, source, name="pair-input", title="Input", quantity=input_axis),
-        _draw_field(mesh, target, name="pair-output", title="Output", quantity=wording.output_axis),
+        _draw_field(mesh, sample.target, name="pair-output", title="Output", quantity=wording.output_axis),
     )
     note = f", with {label}" if label else ""
     return Panel(title, f"Input and output of the operator: {wording.input} and {wording.output}{note}.", images)
-
-
-Pair = tuple[Mesh, Field, Field, str]
-
-
-def _pair_from_data(data: OperatorData, wording: Wording) -> Pair | None:
-    values = next(iter(data.inputs.values())).values
-    if data.triangles is None or data.points.shape[1] != 2 or values.shape[1] != len(data.points):
-        return None
-    beta = data.labels.get("beta")
-    index = 0 if beta is None else int(np.argmin(np.abs(beta - _PAIR_BETA)))
-    mesh = Mesh(data.points, data.triangles, wording.coordinates)
-    return mesh, values[index], data.outputs[index], _labelled(data.labels, wording, index)
-
-
-def _pair_from_example(run: Run | None, wording: Wording) -> Pair | None:
-    if run is None or run.evaluation is None:
-        return None
-    mesh, source, sample = _mesh(run.evaluation, wording), run.evaluation.example_input, run.evaluation.example
-    if mesh is None or sample is None or source is None or source.shape != sample.target.shape:
-        return None
-    return mesh, source, sample.target, _labelled(run.evaluation.labels, wording, sample.index)

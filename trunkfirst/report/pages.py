@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from ..data.operator_data import OperatorData
 from ..files.integrity import make_folder, update_manifest
 from ..files.text_files import fill_template, read_json, read_text, write_text
 from ..settings import setting_text
@@ -96,22 +95,21 @@ _NAMES = (
 )
 
 
-def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
+def write_report(directory: Path) -> Path:
     """Write `figures/*.svg` and `report.html` into a run or compare directory; return the page's path.
 
     Drawings of an earlier report that this one does not have are removed. Page and drawings are added to the
     directory's manifest.
 
     Reads files only: nothing is trained and JAX is not imported. What the files do not allow is left out
-    with the reason. With `data` the input-output pair is the paper's (beta = 9.98), not the example.
-    Equal files give equal bytes.
+    with the reason. Equal files give equal bytes.
 
     Raises `DataError` when the directory holds no run, `CorruptFileError` when a file contradicts itself.
     """
     experiment = read_experiment(directory)
-    wording = wording_for(experiment.problem, data, experiment.runs[0].names)
+    wording = wording_for(experiment.problem, experiment.runs[0].names)
     with figure_style():
-        sections = _sections(experiment, wording, data)
+        sections = _sections(experiment, wording)
     _remove_stale(directory / "figures")
     first = {run.method: run for run in reversed(experiment.runs)}
     page = Page(
@@ -133,7 +131,7 @@ def write_report(directory: Path, *, data: OperatorData | None = None) -> Path:
     return directory / "report.html"
 
 
-def _sections(experiment: Experiment, wording: Wording, data: OperatorData | None) -> tuple[Section, ...]:
+def _sections(experiment: Experiment, wording: Wording) -> tuple[Section, ...]:
     paper = paper_tables(experiment)
     runs = runs_table(experiment) if len(experiment.runs) > 1 else None
     training = (draw_trunk_losses(experiment, wording), draw_branch_losses(experiment), draw_anls(experiment))
@@ -153,7 +151,7 @@ def _sections(experiment: Experiment, wording: Wording, data: OperatorData | Non
         section("paper", "Comparison with the paper", (_PAPER, *paper) if paper else ()),
         section("numbers", "Numbers", (methods_table(experiment), *remarks(experiment), runs)),
         section("chosen", "Model selection", choice_tables(experiment)),
-        section("problem", "The problem", (draw_geometry(experiment), draw_pair(experiment, wording, data))),
+        section("problem", "The problem", (draw_geometry(experiment), draw_pair(experiment, wording))),
         section("training", "Training", training),
         section("errors", "Errors on unseen samples", errors),
         section("budget", "Error budget", budget_items(experiment)),

@@ -6,7 +6,6 @@ from typing import cast
 
 import numpy as np
 
-from ..data.operator_data import OperatorData
 from ..records import mapping_at
 from .figures import method_label
 from .run_files import Experiment, Run, is_limited_by_network, loss_over_limit
@@ -75,28 +74,21 @@ _WORDINGS = {
 }
 
 
-def wording_for(
-    problem: str, data: OperatorData | None = None, names: Mapping[str, object] | None = None
-) -> Wording:
-    """Wording of a known problem, or one made from the names and units in `data`, or those that a model knows."""
+def wording_for(problem: str, names: Mapping[str, object] | None = None) -> Wording:
+    """Wording of a known problem, or one made from the names and units that a model knows."""
     if problem in _WORDINGS:
         return _WORDINGS[problem]
     wording = Wording(problem, "from the inputs to the outputs of your data")
-    if data is not None:
-        units, labels, channels = data.units, tuple(data.labels), data.channel_names
-        output, axes = data.output_name, data.coordinate_names
-    elif names:
-        units = {str(key): str(unit) for key, unit in mapping_at(names, "units", "mapping").items()}
-        axes, channels = _words(names, "coordinate_names"), _words(names, "channel_names")
-        labels, output = (), channels[0] if len(channels) == 1 else "output"
-    else:
+    if not names:
         return wording
+    units = {str(key): str(unit) for key, unit in mapping_at(names, "units", "mapping").items()}
+    axes, channels = _words(names, "coordinate_names"), _words(names, "channel_names")
+    output = channels[0] if len(channels) == 1 else "output"
     first, second, *_ = (*(_with_unit(name, units) for name in axes), "", "")
     return replace(
         wording,
         output=output,
         unit=units.get(output) or wording.unit,
-        labels={name: _with_unit(name, units) for name in labels},
         coordinates=(first, second),
         channels=tuple(_with_unit(name, units) for name in channels) if len(channels) > 1 else (),
     )

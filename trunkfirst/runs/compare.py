@@ -10,7 +10,6 @@ import numpy as np
 
 from ..checkpoints import keep_checkpoints
 from ..clock import Clock
-from ..data.scattered_data import AnyData
 from ..distributed.mesh import use_devices
 from ..distributed.pools import Lost, on_processes
 from ..distributed.processes import is_distributed
@@ -33,12 +32,11 @@ from .run import Outcome, run
 
 @dc.dataclass(frozen=True, eq=False)
 class Comparison:
-    """Runs of several methods and seeds, the paper's claims about them, and the data they share."""
+    """Runs of several methods and seeds, and the paper's claims about them."""
 
     folder: Path
     outcomes: tuple[Outcome, ...]
     claims: tuple[Claim, ...]
-    data: AnyData
 
 
 def compare(
@@ -80,7 +78,7 @@ def compare(
         else:
             outcomes = {name: each for task in tasks for name, each in _run_part(task, data, reporter).items()}
         names = [_name(config, seed) for config in configs for seed in range(config.seed, config.seed + seeds)]
-        return _finish(place, [outcomes[name] for name in names], data.data)
+        return _finish(place, [outcomes[name] for name in names])
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -171,13 +169,13 @@ def _step1(config: RunConfig) -> str:
     return f"two-step {config.seed} {method.precision} {method.weights} {method.trunk!r} {method.coordinates!r}"
 
 
-def _finish(folder: Path, outcomes: list[Outcome], data: AnyData) -> Comparison:
+def _finish(folder: Path, outcomes: list[Outcome]) -> Comparison:
     finite = [outcome for outcome in outcomes if outcome.result.status != "diverged"]
     claims = check_claims(outcomes[0].config.name, finite)
     write_json(folder / "metrics.json", [outcome.metrics for outcome in outcomes])
     write_json(folder / "claims.json", [dc.asdict(claim) for claim in claims])
     write_manifest(folder)
-    return Comparison(folder, tuple(outcomes), tuple(claims), data)
+    return Comparison(folder, tuple(outcomes), tuple(claims))
 
 
 # -- the paper's claims about its three problems
