@@ -3,7 +3,6 @@
 import dataclasses as dc
 import functools as ft
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -323,14 +322,6 @@ def _principal_directions(
 def _norms(rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " rows"]:
     unit = unit_of(rows, axis=1)
     return unit * np.linalg.norm(rows / unit[:, None], axis=1)
-
-
-def training_inputs(arrays: Mapping[str, np.ndarray]) -> Inputs | None:
-    """Training inputs in the arrays of a file: as they were or, of functions, from their principal coordinates."""
-    if "inputs" in arrays:
-        return arrays["inputs"]
-    known = novelty_from(dict(arrays))
-    return None if known is None else known.centre + known.seen @ known.inverse[: known.seen.shape[1]]
 
 
 def is_logarithmic(values: Float[np.ndarray, " samples"]) -> bool:

@@ -24,7 +24,7 @@ from .errors import UnknownNameError, UsageError, ValueRangeError
 from .files.npz import write_npz
 from .files.text_files import write_csv
 from .fitting import FitResult
-from .intervals import MOST_NUMBERS, is_logarithmic, training_inputs
+from .intervals import MOST_NUMBERS, is_logarithmic
 from .linear.blocked_qr import one_blas_thread
 from .linear.kernels import find_kernel, kernel_matrix
 from .networks.inversion import sobol_points
@@ -144,8 +144,7 @@ def _operator(source: FitResult | Operator | Path | str) -> Operator:
 
 
 def _known_inputs(domain: TrainingDomain) -> Float[np.ndarray, "rows sensors"]:
-    known = training_inputs(domain.extras)
-    if known is None:
+    if (known := domain.training_inputs) is None:
         raise UsageError("this operator does not remember its training inputs; fit it again")
     return known
 

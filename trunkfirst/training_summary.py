@@ -23,7 +23,7 @@ from .intervals import (
     some_inputs,
 )
 from .networks.operator import Operator, load
-from .networks.training_domain import UNKNOWN, TrainingDomain
+from .networks.training_domain import TrainingDomain
 from .records import misfit
 
 FILE = "training.npz"
@@ -143,12 +143,13 @@ def read_summary(folder: Path) -> TrainingSummary:
 
 
 def load_run(folder: Path) -> tuple[Operator, TrainingSummary]:
-    """The operator of a run folder, which is verified, and the summary; before 0.2 only that knew the domain."""
+    """The operator of a run folder, which is verified, and the summary, from which its domain is completed."""
     verify_run(folder)
     operator, summary = load(folder), read_summary(folder)
-    if operator.domain == UNKNOWN:
-        operator = dc.replace(operator, domain=TrainingDomain(points=summary.points, extras=summary.extras()))
-    return operator, summary
+    domain = operator.domain  # before 0.2 only the summary had points, intervals and outliers
+    points = summary.points if domain.points is None else domain.points
+    domain = dc.replace(domain, points=points, extras=domain.extras or summary.extras())
+    return dc.replace(operator, domain=domain), summary
 
 
 def _check(summary: TrainingSummary) -> None:

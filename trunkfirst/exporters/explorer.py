@@ -16,7 +16,7 @@ from ..files.text_files import fill_template, read_json, read_resource
 from ..intervals import LEVELS, Intervals
 from ..linear.orthonormalise import relative_errors
 from ..networks.operator import Operator
-from ..training_summary import TrainingSummary, load_run
+from ..training_summary import load_run
 from .explorer_data import (
     Controls,
     Drawing,
@@ -51,19 +51,19 @@ def explorer_page(folder: Path) -> bytes:
         raise UsageError(
             f"{folder} is no run folder: the explorer needs training.npz, which `run` and `fit` write"
         )
-    operator, memory = load_run(folder)
+    operator, summary = load_run(folder)
     graph = trace(operator)
     _check_size(graph)
-    tested = read_tested(folder, memory.points, graph.sensors)
-    controls = make_controls(operator.input_names, operator.encoder, memory, tested.number_names)
-    table = make_table(operator, memory.points, controls.inputs(controls.seen))
+    tested = read_tested(folder, summary.points, graph.sensors)
+    controls = make_controls(operator, summary.sensors, tested.number_names)
+    table = make_table(operator, summary.points, controls.inputs(controls.seen))
     metrics = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
     script = "\n".join([to_javascript(graph), *(read_resource(f"exporters/page/{name}") for name in _SCRIPTS)])
     return _render(
         title=str(metrics.get("problem") or folder.name),
         lead=_lead(metrics),
         script=script,
-        content=_content(operator, memory, tested, controls, table, metrics),
+        content=_content(operator, summary.points, tested, controls, table, metrics),
     ).encode()
 
 
@@ -89,21 +89,21 @@ def _lead(metrics: dict[str, Any]) -> str:
 
 def _content(
     operator: Operator,
-    memory: TrainingSummary,
+    all_points: np.ndarray,
     tested: Tested,
     controls: Controls,
     table: Table,
     metrics: dict[str, Any],
 ) -> dict[str, Any]:
     """What the page needs besides the operator, for JSON."""
-    points = memory.points[table.kept]
-    is_whole = len(points) == len(memory.points)
+    points = all_points[table.kept]
+    is_whole = len(points) == len(all_points)
     domain = operator.domain
     drawing = make_drawing(points, tested.triangles if is_whole else None, domain.names_with_units)
-    known = memory.novelty
+    known = domain.novelty
     assert known is not None  # the controls were made of it
     return {
-        "groups": [_group(group, memory.points, drawing if is_whole else None) for group in controls.groups],
+        "groups": [_group(group, all_points, drawing if is_whole else None) for group in controls.groups],
         "base": _packed(controls.base),
         "shapes": _packed(controls.shapes),
         "seen": _packed(controls.seen),
@@ -118,11 +118,11 @@ def _content(
         "output": {"offset": table.offset, "scale": table.scale.tolist(), "isPositive": table.is_positive},
         "ranges": table.ranges.tolist(),
         "channels": _channel_names(operator, metrics),
-        "interval": _interval(memory.intervals, table),
+        "interval": _interval(domain.intervals, table),
         "samples": [_sample(sample, controls, table) for sample in tested.samples],
         "notes": [
             *filter(None, [drawing.remark, tested.reason, _left_out(operator, tested, controls, points)]),
-            *([] if is_whole else [f"Drawn at {len(points):,} of {len(memory.points):,} points."]),
+            *([] if is_whole else [f"Drawn at {len(points):,} of {len(all_points):,} points."]),
         ],
         "colours": {"field": _colours("viridis"), "error": _colours("cividis")},
     }

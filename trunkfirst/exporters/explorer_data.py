@@ -16,14 +16,13 @@ from ..data.array_checks import evenly
 from ..data.operator_data import default_coordinate_names
 from ..encoders import Parallel
 from ..errors import CorruptFileError, UsageError
-from ..intervals import is_logarithmic, training_inputs
+from ..intervals import is_logarithmic
 from ..linear.blocked_qr import one_blas_thread
 from ..linear.orthonormalise import relative_errors
 from ..networks.deeponet import bounded_basis
 from ..networks.grids import is_grid
 from ..networks.operator import Operator
 from ..records import EvaluationRecord
-from ..training_summary import TrainingSummary
 
 _MOST_NUMBERS, _MOST_SHAPES = 8, 8
 # Sliders reach this share of the training range beyond it.
@@ -76,39 +75,41 @@ class Controls:
 
 
 def make_controls(
-    names: tuple[str, ...], encoder: object, memory: TrainingSummary, number_names: tuple[str, ...] | None
+    operator: Operator, sensors: Mapping[str, np.ndarray], number_names: tuple[str, ...] | None
 ) -> Controls:
     """A slider for each number of a short input, and for each principal coordinate of a function.
 
-    `number_names` are the names of the numbers of an input, if they are known.
+    `sensors` are those of the input functions, and `number_names` the names of the numbers of an input, as far as
+    they are known.
     """
-    inputs = training_inputs(memory.extras())
+    inputs = operator.domain.training_inputs
     if inputs is None:
         raise UsageError("the run does not remember its training inputs, which the explorer needs; train it again")
-    counts = _sizes(names, encoder, memory, inputs.shape[1])
+    counts = _sizes(operator, sensors, inputs.shape[1])
     functions = sum(count > _MOST_NUMBERS for count in counts.values())
     groups: list[Group] = []
     for (name, count), last in zip(counts.items(), itertools.accumulate(counts.values()), strict=True):
         columns = slice(last - count, last)
         labels = number_names[columns] if number_names else _number_names(name, count)
         most = max(2, _MOST_SHAPES // functions) if count > _MOST_NUMBERS else 0
-        groups.append(_make_group(name, columns, labels, inputs[:, columns], most, memory.sensors.get(name)))
+        groups.append(_make_group(name, columns, labels, inputs[:, columns], most, sensors.get(name)))
     base = np.concatenate([group.base for group in groups])
     shapes = np.asarray(block_diag(*(group.shapes for group in groups)))
     return Controls(tuple(groups), base, shapes, _coordinates(inputs - base, shapes))
 
 
-def _sizes(names: tuple[str, ...], encoder: object, memory: TrainingSummary, sensors: int) -> dict[str, int]:
+def _sizes(operator: Operator, sensors: Mapping[str, np.ndarray], total: int) -> dict[str, int]:
     """The number of sensors of each input function; all under one name if that is not known."""
-    if len(names) == sensors:
+    names, encoder = operator.input_names, operator.encoder
+    if len(names) == total:
         return dict.fromkeys(names, 1)
     if isinstance(encoder, Parallel) and len(encoder.sizes) == len(names):
         return dict(zip(names, encoder.sizes, strict=True))
-    counts = {name: len(memory.sensors[name]) if name in memory.sensors else 0 for name in names}
+    counts = {name: len(sensors.get(name, ())) for name in names}
     unknown = [name for name, count in counts.items() if count == 0]
     if len(unknown) == 1:
-        counts[unknown[0]] = sensors - sum(counts.values())
-    return counts if min(counts.values()) > 0 and sum(counts.values()) == sensors else {", ".join(names): sensors}
+        counts[unknown[0]] = total - sum(counts.values())
+    return counts if min(counts.values()) > 0 and sum(counts.values()) == total else {", ".join(names): total}
 
 
 def _number_names(name: str, count: int) -> tuple[str, ...]:

@@ -14,10 +14,9 @@ from jaxtyping import Float
 from ..data.array_checks import evenly
 from ..errors import MissingExtraError, PrecisionError, UnknownNameError, UsageError
 from ..files.integrity import atomic_write
-from ..intervals import training_inputs
 from ..linear.orthonormalise import relative_errors
 from ..networks.operator import Operator, load
-from ..training_summary import read_summary
+from ..training_summary import FILE, load_run
 from .explorer import explorer_page
 from .explorer_data import MOST_ERROR
 from .graph import Graph, to_numpy, to_onnx
@@ -58,8 +57,8 @@ def export(
         path: the file to write, if `to` is a format. It is replaced atomically.
         precision: "single" or "double"; by default that of the operator. A double operator is written in single
             precision only if that changes its outputs by less than 1e-5. "html" is always in double precision.
-        samples: inputs (samples, sensors) and points (points, coordinates) to measure that change; a run folder
-            has its own.
+        samples: inputs (samples, sensors) and points (points, coordinates) to measure that change; by default
+            some of training, which an operator remembers.
 
     Returns:
         An `Exported`: the file, its format and precision.
@@ -87,21 +86,24 @@ def export(
         raise UnknownNameError("precision", precision, _PRECISIONS)
     if to == _PAGE:
         return _export_page(source, Path(path), precision)
-    operator = source if isinstance(source, Operator) else load(source)
+    operator = source if isinstance(source, Operator) else _loaded(Path(source))
     graph = trace(operator)
     is_double = operator.dtype == jnp.float64
     double = is_double if precision is None else precision == "double"
     error = None
     if is_double and not double:
-        if samples is None and not isinstance(source, Operator):
-            samples = _training_samples(Path(source))
-        if samples is None:
+        inputs, points = samples or (operator.domain.training_inputs, operator.domain.points)
+        if inputs is None or points is None:
             raise PrecisionError(
                 "the error of single precision is not known without samples; give samples=(inputs, points), "
-                "export the folder of a run, which remembers some, or export in double precision"
+                "or export in double precision"
             )
-        error = _check_single(graph, *samples)
+        error = _check_single(graph, inputs, points)
     return _write(Path(path), to, FORMATS[to](graph, double=double), "double" if double else "single", error)
+
+
+def _loaded(folder: Path) -> Operator:
+    return load_run(folder)[0] if (folder / FILE).is_file() else load(folder)
 
 
 def format_of(path: Path | str) -> str:
@@ -156,15 +158,6 @@ FORMATS: dict[str, Callable[..., bytes]] = {"onnx": to_onnx, "stablehlo": to_sta
 
 
 # -- the error of single precision
-
-
-def _training_samples(folder: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Inputs and points of training, as a run folder remembers them; None if it does not."""
-    if not (folder / "training.npz").is_file():
-        return None
-    memory = read_summary(folder)
-    known = training_inputs(memory.extras())
-    return None if known is None else (known, memory.points)
 
 
 def _check_single(graph: Graph, inputs: np.ndarray, points: np.ndarray) -> float:

@@ -113,6 +113,14 @@ class TrainingDomain:
         """What outliers are recognised by, if it is known."""
         return novelty_from(dict(self.extras))
 
+    @ft.cached_property
+    def training_inputs(self) -> Float[np.ndarray, "rows sensors"] | None:
+        """Some training inputs as they were or, of functions, from their principal coordinates, if known."""
+        if "inputs" in self.extras or self.novelty is None:
+            return self.extras.get("inputs")
+        known = self.novelty
+        return known.centre + known.seen @ known.inverse[: known.seen.shape[1]]
+
     def is_outlier(self, inputs: Real[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " samples"]:
         """Whether each input is unlike those of training; False where that is not known."""
         return np.zeros(len(inputs), bool) if self.novelty is None else self.novelty.is_outlier(inputs)
