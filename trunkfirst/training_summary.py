@@ -159,14 +159,18 @@ def _check(summary: TrainingSummary) -> None:
         raise ValueError("arrays of other shapes or types than they should have")
 
 
-def check_own_samples(folder: Path, samples: int) -> None:
-    """Raise a `UsageError` where a run had other samples too than those that its configuration names."""
+def sample_count(folder: Path) -> int:
+    """How many samples a run had in all, as its `metrics.json` says."""
     path = folder / "metrics.json"
     try:
-        count = sum(int(part) for part in read_json(path)["samples"].values())
+        return sum(int(count) for count in read_json(path)["samples"].values())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptFileError(f"{path} does not count the samples of the run") from error
-    if count != samples:
+
+
+def check_own_samples(folder: Path, samples: int) -> None:
+    """Raise a `UsageError` where a run had other samples too than those that its configuration names."""
+    if sample_count(folder) != samples:
         raise UsageError(
             f"{folder} was trained on other samples too than its configuration names, so its own test samples are "
             "not known; give --data FILE"
