@@ -186,17 +186,9 @@ class TrainingDomain:
         Its variables are the channels, each followed by a name in `fields`, as "" or "_upper"; axes and
         coordinates of the samples are those of the inputs. Marks of points are in it if one is extrapolated.
         """
-        channels = self.channel_names or ("output",)
-        parts: dict[str, np.ndarray] = {}
-        for ending, values in fields.items():
-            columns = values.reshape(*values.shape[:2], -1)
-            names = channels if len(channels) == columns.shape[2] else range(columns.shape[2])
-            parts |= {f"{name}{ending}": columns[..., number] for number, name in enumerate(names)}
-        endings = {
-            f"{name}{ending}": self.units[name] for name in channels if name in self.units for ending in fields
-        }
+        endings = {f"{name}{ending}": unit for name, unit in self.units.items() for ending in fields}
         found = field_dataset(
-            parts,
+            self.by_channel(fields),
             points,
             coordinate_names=self.coordinate_names or default_coordinate_names(points.shape[1]),
             units={**self.units, **endings},
@@ -208,6 +200,15 @@ class TrainingDomain:
         if is_extrapolated.any():
             marks["is_extrapolated"] = (axes, is_extrapolated.reshape([found.sizes[axis] for axis in axes]))
         return found.assign(marks)
+
+    def by_channel(self, fields: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Fields (samples, points) by the names of the channels, each followed by its name in `fields`."""
+        channels, found = self.channel_names or ("output",), dict[str, np.ndarray]()
+        for ending, values in fields.items():
+            columns = values.reshape(*values.shape[:2], -1)
+            names = channels if len(channels) == columns.shape[2] else range(columns.shape[2])
+            found |= {f"{name}{ending}": columns[..., number] for number, name in enumerate(names)}
+        return found
 
     def with_unit(self, name: str) -> str:
         """A name with its unit, if it has one."""
@@ -343,10 +344,10 @@ def write_predictions(
 ) -> None:
     """Write points, outputs, bounds and marks in the format that the ending of `path` names."""
     suffix = path.suffix.lower()
+    fields = {ending: arrays[name] for name, ending in _FIELDS.items() if name in arrays}
     if suffix in (".vtu", ""):
-        _write_meshes(path, domain, arrays)
+        _write_meshes(path, domain, arrays["points"], domain.by_channel(fields), arrays["is_extrapolated"])
     elif suffix in _LABELLED:
-        fields = {ending: arrays[name] for name, ending in _FIELDS.items() if name in arrays}
         marks = {"is_outlier": is_outlier, "is_extrapolated": arrays["is_extrapolated"]}
         write_dataset(path, domain.dataset(fields, arrays["points"], given, **marks))
     else:
@@ -354,30 +355,21 @@ def write_predictions(
         write_npz(path, {**arrays, "is_outlier": is_outlier, "is_strange": is_outlier})
 
 
-def _write_meshes(path: Path, domain: TrainingDomain, arrays: Mapping[str, np.ndarray]) -> None:
+def _write_meshes(
+    path: Path, domain: TrainingDomain, points: np.ndarray, fields: dict[str, np.ndarray], is_outside: np.ndarray
+) -> None:
     """One file with the fields "T_0", "T_1", ... of all samples, or a folder with a file for each of them."""
-    points = arrays["points"]
-    cells = _cells(domain, points)
-    samples = [
-        {
-            f"{name}{ending}": values[..., channel]
-            for key, ending in _FIELDS.items()
-            if key in arrays
-            for values in [arrays[key][sample].reshape(len(points), -1)]
-            for channel, name in enumerate(domain.channel_names or map(str, range(values.shape[1])))
-        }
-        for sample in range(len(arrays["outputs"]))
-    ]
-    is_outside = arrays["is_extrapolated"]
+    cells, count = _cells(domain, points), len(next(iter(fields.values())))
     marks = {"is_extrapolated": is_outside.astype(np.uint8)} if is_outside.any() else {}
+    samples = [{name: values[k] for name, values in fields.items()} for k in range(count)]
     if path.suffix:
-        digits = len(str(len(samples) - 1))
-        fields = {f"{n}_{i:0{digits}}": v for i, each in enumerate(samples) for n, v in each.items()}
-        write_mesh(path, points, cells, (samples[0] if len(samples) == 1 else fields) | marks)
+        digits = len(str(count - 1))
+        all_fields = {f"{name}_{k:0{digits}}": v for k, each in enumerate(samples) for name, v in each.items()}
+        write_mesh(path, points, cells, (samples[0] if count == 1 else all_fields) | marks)
         return
     folder = prepare_directory(path)
-    for number, fields in enumerate(samples):
-        write_mesh(folder / f"sample-{number:05}.vtu", points, cells, fields | marks)
+    for number, each in enumerate(samples):
+        write_mesh(folder / f"sample-{number:05}.vtu", points, cells, each | marks)
 
 
 def _cells(domain: TrainingDomain, points: np.ndarray) -> tuple[str, np.ndarray] | None:
