@@ -253,6 +253,7 @@ def train(
     final = chosen.method if on_chosen is None else on_chosen(chosen)
     same = fitted[0] if fitted and fitted[0].method == final and trunk_result is None else None
     result = finish(chosen, final, intervals=intervals, trunk_result=trunk_result, trained=same)
+    reporter.say(_size_in_words(result.operator, data.counts["train"]))
     return result if status is None else dc.replace(result, status=status)
 
 
@@ -282,7 +283,6 @@ def _finish(
     training = dc.replace(summary(), intervals=found)
     operator = dc.replace(trained.operator, domain=training_domain(samples, training))
     trained = dc.replace(trained, operator=operator)
-    reporter.say(_size_in_words(operator, data.counts["train"]))
     return FitResult(
         **{field.name: getattr(trained, field.name) for field in dc.fields(Trained)},
         method=chosen.method,

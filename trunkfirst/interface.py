@@ -79,7 +79,7 @@ def fit(
         intervals: whether to calibrate prediction intervals; by default if something is chosen.
         devices: number of devices that share the work, or the devices.
         trunk_result: step 1 of an earlier two-step fit, to be used again.
-        progress: whether to report progress, or an object to report to; by default on a terminal.
+        progress: whether to report progress, or an object to report to; by default on a terminal and in notebooks.
         throw: whether to raise if the loss is no longer finite; otherwise the status is "diverged".
 
     Returns:
