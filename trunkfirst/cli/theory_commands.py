@@ -40,7 +40,6 @@ def diagnose(
     Example: trunkfirst diagnose runs/mine --data finer.npz
     """
     from ..files.integrity import update_manifest, verify_run
-    from ..progress import TerminalReporter
     from ..report.budget_figures import budget_sentence, budget_tables, samples_sentence
     from ..report.pages import write_report
     from ..runs.diagnose import diagnose_run
@@ -48,8 +47,8 @@ def diagnose(
     verify_run(folder)
     with TerminalReporter(quiet=quiet or json) as reporter:
         found = diagnose_run(folder, data=data, reporter=reporter)
-    update_manifest(folder, "diagnosis.*")
-    page = write_report(folder)
+        update_manifest(folder, "diagnosis.*")
+        page = write_report(folder)
     tables = ((table.caption, table.header, table.rows) for table in budget_tables(found))
     sentences = filter(None, (budget_sentence(found), samples_sentence(found)))
     return show(found, *tables, *sentences, f"report: {page}", json=json, quiet=quiet)

@@ -220,7 +220,7 @@ def _guess(present: Mapping[str, Any], missing: Sequence[str], others: Mapping[s
 def _guess_grid(
     known: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]], axes: int = 3
 ) -> dict[str, str]:
-    """Return names if an array of so many axes has one vector for each of them but samples and channels."""
+    """Return names if an array of this many axes has one vector for each of them but samples and channels."""
     fields = {"outputs": known["outputs"]} if "outputs" in known else shapes
     found: list[dict[str, str]] = []
     for name, shape in fields.items():
