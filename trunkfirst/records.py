@@ -169,7 +169,7 @@ class SampleField:
 
 @dc.dataclass(frozen=True, eq=False)
 class EvaluationRecord:
-    """The arrays of `evaluation.npz` by their names there: test errors, an example and the worst samples."""
+    """The arrays of `evaluation.npz` by their names there: test errors and single samples."""
 
     errors: Values
     optimal_errors: Values | None = None
@@ -186,6 +186,13 @@ class EvaluationRecord:
     worst_points: Float[np.ndarray, "worst points coordinates"] | None = None
     worst_targets: Float[np.ndarray, "worst points"] | None = None
     worst_predictions: Float[np.ndarray, "worst points"] | None = None
+    # The sample with the median error, in the same way
+    typical_indices: Int[np.ndarray, " typical"] | None = None
+    typical_inputs: Float[np.ndarray, "typical sensors"] | None = None
+    typical_channels: Int[np.ndarray, " typical"] | None = None
+    typical_points: Float[np.ndarray, "typical points coordinates"] | None = None
+    typical_targets: Float[np.ndarray, "typical points"] | None = None
+    typical_predictions: Float[np.ndarray, "typical points"] | None = None
     # Numbers that name the samples; errors against a finer solution; the mesh
     labels: Mapping[str, Values] = dc.field(default_factory=dict[str, Values])
     reference_errors: Values | None = None
@@ -237,8 +244,16 @@ class EvaluationRecord:
     @property
     def worst(self) -> tuple[SampleField, ...]:
         """The samples with the largest errors, worst first, each at its own points."""
+        return self._fields("worst")
+
+    @property
+    def typical(self) -> tuple[SampleField, ...]:
+        """The sample with the median error; none in files of earlier versions."""
+        return self._fields("typical")
+
+    def _fields(self, which: str) -> tuple[SampleField, ...]:
         names = ("indices", "channels", "points", "targets", "predictions")
-        columns = [getattr(self, f"worst_{name}") for name in names]
+        columns = [getattr(self, f"{which}_{name}") for name in names]
         if any(column is None for column in columns):
             return ()
         return tuple(_sample_field(*row) for row in zip(*columns, strict=True))
@@ -261,11 +276,12 @@ class EvaluationRecord:
             low, high = self.triangles.min(), self.triangles.max()
             if not 0 <= low <= high < points:
                 raise ValueError(f"triangles name points {low} to {high}; there are {points} points")
-        _check_worst(self)
+        for which in ("worst", "typical"):
+            _check_fields(self, which)
 
 
 def _checked(name: str, array: np.ndarray) -> np.ndarray:
-    is_integer = name in ("example_index", "worst_indices", "worst_channels", "triangles")
+    is_integer = name in ("example_index", "triangles") or name.endswith(("_indices", "_channels"))
     return np.asarray(array, np.int64 if is_integer else np.float64)
 
 
@@ -274,18 +290,18 @@ def _check_shape(name: str, array: np.ndarray | None, shape: tuple[int, ...]) ->
         raise ValueError(f"{name} has shape {array.shape}; expected {shape}")
 
 
-def _check_worst(record: EvaluationRecord) -> None:
-    targets, points = record.worst_targets, record.worst_points
+def _check_fields(record: EvaluationRecord, which: str) -> None:
+    names = ("targets", "points", "indices", "channels", "predictions")
+    targets, points, indices, channels, predictions = (getattr(record, f"{which}_{name}") for name in names)
     if targets is None or points is None:
         return
-    others = (record.worst_indices, record.worst_channels, record.worst_predictions)
+    others = (indices, channels, predictions)
     shapes = (targets.shape[:1], targets.shape[:1], targets.shape)
     fits = all(array is None or array.shape == shape for array, shape in zip(others, shapes, strict=True))
     if not fits or points.ndim != 3 or points.shape[:2] != targets.shape:
-        raise ValueError("the arrays of the worst samples have different shapes")
-    indices = record.worst_indices
+        raise ValueError(f"the arrays of the {which} samples have different shapes")
     if indices is not None and indices.size and not 0 <= indices.min() <= indices.max() < record.errors.size:
-        raise ValueError(f"worst_indices name samples that do not exist; there are {record.errors.size}")
+        raise ValueError(f"{which}_indices name samples that do not exist; there are {record.errors.size}")
 
 
 def _sample_field(index: int, channel: int, *columns: np.ndarray) -> SampleField:

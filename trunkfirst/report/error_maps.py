@@ -24,13 +24,14 @@ from .figures import (
     Look,
     Omission,
     Panel,
+    method_label,
     new_figure,
     plain,
-    short_name,
     to_image,
 )
 from .report_text import Wording
 from .run_files import Experiment, Run
+from .tables import scientific
 
 Field = Float[np.ndarray, " points"]
 DECADES = 4  # shown below the largest error; smaller errors take the lowest colour
@@ -126,7 +127,7 @@ def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
     largest = max(float(error.max()) for error in errors.values())
     images = [_draw_field(mesh, sample.target, name="map-target", title="Target", quantity=wording.output_axis)]
     for method, error in errors.items():
-        name, title = f"map-error-{_slug(method)}", f"Error, {short_name(method)}"
+        name, title = f"map-error-{_slug(method)}", f"Error, {method_label(method)}"
         images.append(_draw_error(mesh, error, largest, name=name, title=title, unit=wording.unit))
     channel = f" (the first of {evaluation.channels} output channels)" if evaluation.channels > 1 else ""
     label = _labelled(evaluation.labels, wording, sample.index)
@@ -135,7 +136,7 @@ def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
         "method's prediction. All error maps share one logarithmic colour scale (dark: accurate, bright: wrong); "
         f"errors more than {DECADES} orders below the largest take the darkest colour."
     )
-    left_out = ", ".join(short_name(method) for method in experiment.methods if method not in examples)
+    left_out = ", ".join(method_label(method) for method in experiment.methods if method not in examples)
     if left_out:
         caption += f" Not shown, because the files hold no finite prediction of this sample: {left_out}."
     return Panel(heading, caption, tuple(images))
@@ -176,12 +177,11 @@ def _slug(method: str) -> str:
 def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
     """Target, prediction and error of a typical and of the worst test sample of the first run that has them."""
     title = "A typical and the worst test sample"
-    run = next((run for run in experiment.runs if run.evaluation is not None and run.evaluation.worst), None)
+    run = next((run for run in experiment.runs if run.evaluation is not None and run.evaluation.typical), None)
     if run is None or run.evaluation is None:
         return None
     evaluation, worst = run.evaluation, run.evaluation.worst[0]
-    typical = evaluation.example_in(min(worst.channel, evaluation.channels - 1))
-    samples = [sample for sample in (typical, worst) if sample is not None]
+    samples = [*evaluation.typical, worst]
     if not all(np.isfinite(sample.prediction).all() for sample in samples):
         return Omission(title, "a prediction is not finite.")
     draw = {1: _draw_lines, 2: _draw_three_maps}.get(worst.points.shape[1], _draw_agreement)
@@ -189,9 +189,8 @@ def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
     largest = max(float(np.abs(sample.prediction - sample.target).max()) for sample in samples)
     channel = f", {wording.channel(worst.channel).split(' (')[0]}" if evaluation.channels > 1 else ""
     caption = (
-        f"Of {len(evaluation.errors):,} test samples, which were not used for training, one whose output has the "
-        f"median size, and the one with the largest relative error{channel}. The largest absolute error here is "
-        f"{largest:.2e}."
+        f"Of {len(evaluation.errors):,} test samples, which were not used for training: the one with the median "
+        f"error, and the one with the largest{channel}. The largest absolute error here is {scientific(largest)}."
     )
     images = tuple(image for row in rows for image in row)
     return Panel(title, caption, images, rows=len(rows) if len(images) > len(rows) else None)
@@ -200,7 +199,7 @@ def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
 def _place(evaluation: EvaluationRecord, sample: SampleField, is_worst: bool) -> tuple[str, str]:
     """Name of the drawing, and its title with the relative error."""
     known = 0 <= sample.index < len(evaluation.errors)
-    error = f", error {evaluation.errors[sample.index]:.1e}" if known else ""
+    error = f", error {scientific(evaluation.errors[sample.index])}" if known else ""
     return ("typical-worst", f"Worst{error}") if is_worst else ("typical", f"Typical{error}")
 
 
@@ -273,9 +272,9 @@ def draw_worst(experiment: Experiment, wording: Wording) -> Drawn:
     labels = _labelled(evaluation.labels, wording, *(sample.index for sample in samples))
     images = [image for rank, sample in enumerate(samples, 1) for image in draw(evaluation, sample, rank, wording)]
     caption = (
-        f"{short_name(run.method)}, seed {run.seed}: the {len(samples)} of {len(evaluation.errors)} test samples "
-        f"with the largest relative errors{f' ({labels})' if labels else ''}. If they have something in common, "
-        "add training samples of that kind."
+        f"{method_label(run.method)}, seed {run.seed}: the {len(samples)} of {len(evaluation.errors)} test "
+        f"samples with the largest relative errors{f' ({labels})' if labels else ''}. If they have something in "
+        "common, add training samples of that kind."
     )
     return Panel(title, caption, tuple(images))
 
