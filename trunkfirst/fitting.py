@@ -22,6 +22,7 @@ from .cache import cached_programs
 from .candidates import MAX_SAMPLES, one_part, parts_of
 from .checkpoints import is_keeping_checkpoints
 from .clock import Clock
+from .data.data_check import input_warnings
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
@@ -276,7 +277,7 @@ def _finish(
     trained = trained or fit_method(
         data.whole or samples, final, key=seed, trunk_result=trunk_result, on_step=reporter.on_step, throw=throw
     )
-    remarks = precision_warnings(chosen.method, trained, samples)
+    remarks = [*precision_warnings(chosen.method, trained, samples), *input_warnings(samples)]
     for warning in remarks:
         reporter.say(f"warning: {warning}")
     found = prediction_intervals(samples, chosen, trained, seed=seed) if intervals else None

@@ -61,6 +61,7 @@ def real_numbers(name: str, value: object) -> Float[np.ndarray, "..."]:
         array = array.astype(np.float64)
     if array.dtype.name not in ("float32", "float64"):
         advice = _ADVICE.get(array.dtype.kind, "convert with .astype(float)")
+        advice = advice if array.ndim else "give an array"
         raise DataError(f"{name}: expected real numbers, got {_in_words(array)}; {advice}")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
@@ -73,6 +74,8 @@ def _in_words(array: np.ndarray) -> str:
     if not bad.any():
         return "dtype object"
     first = first_index(bad)
+    if not first:
+        return without_controls(repr(array.item())[:40])
     return f"dtype object; entry {', '.join(map(str, first))} is {without_controls(repr(array[first])[:40])}"
 
 

@@ -16,6 +16,7 @@ from ..errors import MissingExtraError, PrecisionError, UnknownNameError, UsageE
 from ..files.integrity import atomic_write
 from ..intervals import training_inputs
 from ..linear.orthonormalise import relative_errors
+from ..method import Trained
 from ..networks.operator import Operator, load
 from ..training_summary import read_summary
 from .explorer import explorer_page
@@ -42,7 +43,7 @@ class Exported:
 
 
 def export(
-    source: Operator | Path | str,
+    source: Operator | Trained | Path | str,
     to: str,
     path: Path | str | None = None,
     *,
@@ -52,7 +53,7 @@ def export(
     """Write an operator to a file for other programs.
 
     Args:
-        source: an operator, or a folder written by `run`, `fit` or `save`.
+        source: an operator, the result of `fit`, or a folder written by `run`, `fit` or `save`.
         to: "onnx", "stablehlo", "numpy" or "html"; or the path, whose ending .onnx, .stablehlo, .py or .html
             selects the format, as in `export(operator, "model.onnx")`.
         path: the file to write, if `to` is a format. It is replaced atomically.
@@ -85,6 +86,7 @@ def export(
         raise UnknownNameError("format", to, (*FORMATS, _PAGE))
     if precision not in (None, *_PRECISIONS):
         raise UnknownNameError("precision", precision, _PRECISIONS)
+    source = source.operator if isinstance(source, Trained) else source
     if to == _PAGE:
         return _export_page(source, Path(path), precision)
     operator = source if isinstance(source, Operator) else load(source)
@@ -107,6 +109,10 @@ def export(
 def format_of(path: Path | str) -> str:
     """The format that the ending of a file names."""
     ending = Path(path).suffix.lower()
+    if not ending:
+        raise UsageError(
+            f"{path} has no ending, which would name the format: {', '.join(_ENDINGS)}; or give it by --to"
+        )
     if ending not in _ENDINGS:
         raise UnknownNameError("format with the ending", ending, tuple(_ENDINGS))
     return _ENDINGS[ending]

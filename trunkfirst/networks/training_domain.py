@@ -293,7 +293,8 @@ def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | No
     except ValueError as error:
         raise DataError(f"{name}: cannot be made an array: {error}") from error
     if array.dtype.kind in "OSUMmc":
-        raise DataError(f"{name}: expected real numbers, got values of type {array.dtype}")
+        hint = "" if array.ndim else "; give an array, not the name of a file"
+        raise DataError(f"{name}: expected real numbers, got values of type {array.dtype}{hint}")
     if axes[1] == "sensors" and array.ndim > 2:  # on a grid
         array = array.reshape(len(array), math.prod(array.shape[1:]))
     if array.ndim != 2:
@@ -336,7 +337,7 @@ def input_rows(
 def check_names(inputs: Collection[str], names: Collection[str]) -> None:
     """Raise a `DataError` unless the input functions are those of training."""
     if set(inputs) != set(names):
-        raise DataError(f"inputs: expected {', '.join(names)}; got {', '.join(inputs)}")
+        raise DataError(f"inputs: this operator was trained on {', '.join(names)}; got {', '.join(inputs)}")
 
 
 # -- predictions in files
