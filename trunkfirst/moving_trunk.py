@@ -56,6 +56,10 @@ class MovingTrunk(AbstractTrunk):
 
     A few of these replace hundreds of fixed functions. For smooth outputs `ModesTrunk` is faster and more
     accurate.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(MovingTrunk(), trunkfirst.Kernel()).trunk.kind
+    'moving'
     """
 
     sees_inputs: ClassVar[bool] = True

@@ -118,7 +118,8 @@ class TerminalReporter:
                 self._tasks[name] = self._progress.add_task(name, total=total, note=note)
             self._progress.update(self._tasks[name], completed=done, note=note)
             return
-        left = "" if remaining is None or math.isnan(remaining) else f"  {remaining:.0f} s left"
+        is_known = remaining is not None and not math.isnan(remaining) and done < total
+        left = f"  {remaining:.0f} s left" if is_known else ""
         self._latest = f"{name} {done:,}/{total:,}  {note}{left}"
         if done == total or time.monotonic() - self._last_line > _SECONDS_BETWEEN_LINES:
             self._print_line(self._latest)
