@@ -144,18 +144,18 @@ def _needed(found: "Placement") -> str:
 
 def study(
     target: Annotated[
-        str, typer.Argument(metavar="[known-rates|PROBLEM]", help="An operator with known rates, or a problem.")
+        str, typer.Argument(metavar="known-rates|PROBLEM", help="An operator with known rates, or a problem.")
     ] = "known-rates",
     samples: Samples = None,
     run: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also the trunk of this run.", show_default=False)
+        Path | None, typer.Option(metavar="DIR", help="Study the trunk of this run too.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of samples and sensors.")] = 0,
     out: Out = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Observe the error bound: slopes of the error in N, K, m_x and m_y, and its four terms next to the error.
+    """Compare the error bound of the theory with measured errors: rates in N, K, m_x and m_y, and its four terms.
 
     Example: trunkfirst study nonlinear-conductivity --out runs/study
     """

@@ -49,7 +49,7 @@ Length = float | Float[np.ndarray, " features"]
 
 @record
 class Linear(AbstractRegressor):
-    """Ridge regression c(x) = W x + b, penalty ridge s^2 |W|^2, where s is the largest singular value of the inputs.
+    """Ridge regression c(x) = W x + b, penalty ridge s^2 |W|^2 with the largest singular value s of the inputs.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep(trunkfirst.ModesTrunk(), Linear()).branch.kind
