@@ -15,7 +15,7 @@ from typing import Any
 
 from trunkfirst.runs.config import RunConfig, nested, problem_configs
 
-# Times include compiling, unless told otherwise.
+# Times include compiling, unless stated otherwise.
 os.environ.setdefault("TRUNKFIRST_PROGRAM_CACHE", "off")
 
 RESULTS = Path(__file__).parent / "results"

@@ -42,11 +42,11 @@ def setup(app) -> None:
 
 
 def keep_numbers_whole(app, name, template, context: dict, doctree) -> None:
-    """A browser would break 2.11e-7 at its hyphen and 3 % at its space."""
+    """Browsers would break 2.11e-7 and --out at their hyphens and 3 % at its space."""
     del app, name, template, doctree
-    parts = re.split(r"(<pre>.*?</pre>)", context.get("body", ""), flags=re.DOTALL)
-    number = re.compile(r"(?<![\w.=/-])(\d[\d.,]*e-\d+)(?=[^<>]*<)")
-    parts[::2] = [number.sub(r'<span class="number">\1</span>', part) for part in parts[::2]]
+    whole = re.compile(r"(?<![\w./-])(\d[\d.,]*e-\d+|--?[a-z][\w-]*)(?=[^<>]*<)")
+    body = whole.sub(r'<span class="whole">\1</span>', context.get("body", ""))
+    parts = re.split(r"(<pre>.*?</pre>)", body, flags=re.DOTALL)
     parts[::2] = [re.sub(r"(?<=\d) %", "&#160;%", part) for part in parts[::2]]
     context["body"] = "".join(parts)
 

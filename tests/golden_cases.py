@@ -191,7 +191,7 @@ def _separate(n: int) -> Any:
 
 
 KINDS = ("network", "projected network", "active neurons", "kernel", "linear")
-# A whole fit: the kind of data, and the method with so many iterations a step.
+# A whole fit: the kind of data, and the method with its iterations for each step.
 FITS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "two-step": ("aligned", _joint),
     "two-step, weighted": ("weighted", _joint),

@@ -56,7 +56,7 @@ def antiderivative(samples: int, *, sensors: int = 24, modes: int = 5, seed: int
 
 
 def known_trunk(coordinates: int = 1, functions: int = 20, seed: int = 5) -> Trunk:
-    """Random functions that represent smooth ones well: a trunk that nobody needs to train."""
+    """Random functions that represent smooth ones well: a trunk that needs no training."""
     return Trunk(make_network(coordinates, 40, functions, seed=seed))
 
 

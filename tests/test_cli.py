@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from trunkfirst.files.integrity import verify_manifest
 from trunkfirst.files.text_files import read_json
 from trunkfirst.networks.operator import load
 from trunkfirst.problems.generate import make_data
+from trunkfirst.records import LogEntry
 
 NAME = "nonlinear-conductivity"
 DATA_COMMANDS = (("data", "make"), ("data", "info"), ("data", "check"), ("data", "convert"))
@@ -359,6 +361,23 @@ def test_progress_is_printed_while_nothing_is_reported(capsys: pytest.CaptureFix
             time.sleep(0.1)
             err += capsys.readouterr().err
     assert err.count("data 1/3") >= 2
+
+
+def test_a_closed_form_has_no_progress(capsys: pytest.CaptureFixture[str]):
+    with progress.TerminalReporter() as reporter:
+        for iterations in (1, 2):
+            reporter.on_step(LogEntry("trunk", iterations, iterations, 0.5, 0.5, 1.0, 0.1))
+    assert capsys.readouterr().err.splitlines() == ["trunk 2/2  loss 5.00e-01  rate 1.0e+00"]
+
+
+def test_progress_is_shown_in_notebooks(monkeypatch: pytest.MonkeyPatch):
+    with progress.as_reporter(None) as reporter:
+        assert isinstance(reporter, progress.Silent)
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    with progress.as_reporter(None) as reporter:
+        assert isinstance(reporter, progress.TerminalReporter)
+    with progress.as_reporter(False) as reporter:
+        assert isinstance(reporter, progress.Silent)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or (os.cpu_count() or 1) < 2, reason="needs two cores")

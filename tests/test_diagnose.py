@@ -50,7 +50,7 @@ def finer(points: int = 101, samples: int = 40) -> OperatorData:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on own data with a trunk that nobody had to train."""
+    """A run on own data with a trunk that needed no training."""
     folder = tmp_path_factory.mktemp("own")
     write_data(antiderivative(40), folder / "train.npz")
     config = make_config({"data": {"file": str(folder / "train.npz")}})
@@ -171,7 +171,7 @@ def test_the_total_is_that_of_predictions(call: Call, run: Path, tmp_path: Path)
 def test_own_points_show_no_part_of_the_sensors_and_the_text_says_so(call: Call, run: Path):
     code, out, err = call("diagnose", run)
     assert (code, err) == (0, "")
-    assert "their part is zero by construction; give --data FILE" in out
+    assert "the part of the sensors is zero by construction; give --data FILE" in out
     assert "Improve the " in out
     assert "What the paper's error bound assumes" in out
     assert "through the nearest training sample" in out

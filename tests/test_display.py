@@ -95,3 +95,14 @@ def test_single_numbers_are_written_next_to_maps():
     axes = data.plot()
     assert axes.shape == (2, 1)
     assert axes[1, 0].get_ylabel() == "sample 1\na = 3"
+
+
+def test_a_prediction_is_a_line():
+    """Not all its numbers: in a notebook they are pages."""
+    data = waves()
+    method = TwoStep(ModesTrunk(), Linear(), inputs="standardise", weights="none")
+    operator = trunkfirst.fit(data, method=method, intervals=True).operator
+    line = repr(operator.predict(data.flat_inputs[:4], interval=0.9))
+    assert line.startswith(f"Prediction(4 samples at {len(data.points)} points, values from ")
+    assert line.endswith("; 0 outliers, 0 points extrapolated)")
+    assert len(line) < 160

@@ -57,7 +57,7 @@ def test_site_builds_without_a_warning(tmp_path):
     assert "Undefined" not in reference
     # No browser breaks a number at its hyphen.
     problems = (tmp_path / "html" / "problems.html").read_text(encoding="utf-8")
-    assert '<span class="number">2.11e-7</span>' in problems
+    assert '<span class="whole">2.11e-7</span>' in problems
     assert re.findall(r">[^<]*[ (]\d\.\d+e-\d+", re.sub(r"<pre>.*?</pre>", "", problems, flags=re.DOTALL)) == []
     # Every picture is there: those in HTML tags are not looked at by Sphinx.
     sources = [

@@ -32,7 +32,7 @@ X = np.linspace(0, 1, 30)
 
 
 def surprising(samples: int, seed: int, *, channels: int | None = None) -> OperatorData:
-    """u = (2 + a) + a x + b cos(2 x): the input is a, and nobody knows b."""
+    """u = (2 + a) + a x + b cos(2 x): the input is a, and b is unknown."""
     rng = np.random.default_rng(seed)
     a, b = rng.uniform(-1, 1, (samples, 1)), rng.standard_t(4, (samples, 1)) / 5
     x = np.linspace(0, 1, 25)

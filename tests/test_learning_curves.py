@@ -34,6 +34,10 @@ def test_a_power_law_is_inverted():
         curve.samples_for(0.0)
 
 
+def test_rounding_is_not_extrapolated():
+    assert "at rounding with 100 samples and with fewer" in law(0.5, constant=1e-14).sentence()
+
+
 def test_an_error_that_does_not_fall_needs_no_samples():
     curve = law(0.0)
     assert curve.samples_for(0.15)[0] == np.inf

@@ -33,7 +33,7 @@ MEMORY = TrainingSummary(np.zeros((2, 1)), {"line": LINE, "square": SQUARE})
 # -- inputs on other sensors
 
 
-@pytest.mark.parametrize("sensors", [None, LINE, LINE + 1e-12], ids=["not told", "the same", "nearly the same"])
+@pytest.mark.parametrize("sensors", [None, LINE, LINE + 1e-12], ids=["not given", "the same", "nearly the same"])
 def test_inputs_on_the_sensors_of_training_pass(sensors: np.ndarray | None):
     values = wave(LINE)
     assert MEMORY.at_sensors("line", InputFunction(values, sensors), 20) is values

@@ -50,6 +50,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         np.save(folder / "npy" / f"{name}.npy", array)
     np.save(folder / "new.npy", A[:5])
     (folder / "table.csv").write_text("a,b\n1,2\n")
+    (folder / "semicolons.csv").write_text("1,5;2;3\n1,5;2\n")
+    (folder / "text.npz").write_text("hello")
+    (folder / "empty").mkdir()
     trunkfirst.fit(folder / "my.npz", method=CLOSED, out=folder / "runs" / "mine", test_share=0.1)
     return folder
 
@@ -112,6 +115,34 @@ COMMANDS: dict[str, tuple[str, int, str]] = {
         "there is no folder a; make it first",
     ),
     "unknown ending": ("predict runs/mine --inputs new.npz --out u.txt", 3, "choose one of: .npz, .nc"),
+    "a share in per cent": ("fit my.npz --test-share 10", 2, "'--test-share': Input should be less than or equal"),
+    "seed with a point": ("fit my.npz --seed 1.5", 2, "'--seed': Input should be a valid integer"),
+    "option without value": ("fit my.npz --out", 2, "'--out' requires an argument"),
+    "key without name": ("fit my.npz --key inputs", 2, "write for example --key inputs=a"),
+    "an option of run": ("fit my.npz --iterations 9", 2, "Use --minutes, or --set trunk.iterations=N"),
+    "an option of others": ("fit my.npz --epochs 9", 2, "Use --minutes, or --set trunk.iterations=N"),
+    "a command of others": ("train my.npz", 2, "Use trunkfirst fit FILE, or trunkfirst run PROBLEM"),
+    "help as a command": ("help", 2, "Use trunkfirst --help"),
+    "number of the paper": ("run 5.1", 2, "problem 5.1 of the paper is called 'nonlinear-conductivity' here"),
+    "underscore": ("run nonlinear_conductivity", 3, "did you mean 'nonlinear-conductivity'?"),
+    "misspelt method": ("compare nonlinear-conductivity --methods twostep", 3, "did you mean 'two-step'?"),
+    "run without its folder": ("evaluate mine", 10, "mine: no such run; did you mean 'runs/mine'?"),
+    "model of a run": (
+        "predict runs/mine/model --inputs new.npz --out u.npz",
+        10,
+        "runs/mine/model is a model; give the folder of its run",
+    ),
+    "report as a run": ("report runs/mine/page.html", 10, "no such run; did you mean 'runs/mine'?"),
+    "inputs by another name": ("predict runs/mine --inputs names.npz --out u.npz", 6, "--key inputs=NAME"),
+    "semicolons": ("predict runs/mine --inputs semicolons.csv --out u.npz", 10, "separate by commas"),
+    "columns by name": ("predict runs/mine --inputs table.csv --out u.npz", 6, "trained on input; got a, b"),
+    "confidence in per cent": ("predict runs/mine --inputs new.npz --level 90 --out u.npz", 2, "'--level'"),
+    "inputs as test data": ("evaluate runs/mine --data new.npz", 6, "no points or outputs here"),
+    "no ending": ("export runs/mine --out model", 2, "model has no ending, which would name the format: .onnx"),
+    "open to all": ("serve runs/mine --host 0.0.0.0", 2, "give a --token"),
+    "text as data": ("fit text.npz", 10, "File is not a zip file"),
+    "nothing in a folder": ("fit empty", 10, "expected inputs.csv, points.csv, outputs.csv"),
+    "spreadsheet": ("fit my.xlsx", 10, "my.xlsx does not exist"),
     "unknown format": ("export runs/mine --to onxx --out m.onnx", 3, "did you mean 'onnx'?"),
     "unknown ending of a format": (
         "export runs/mine --out m.pt",
@@ -170,6 +201,31 @@ PYTHON: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "one width": (lambda: trunkfirst.NetworkTrunk(hidden=50), errors.ValueRangeError, "such as (50, 50)"),
     "no trunk": (lambda: trunkfirst.TwoStep(trunk=None), errors.ValueRangeError, "ModesTrunk() or 'modes'"),
+    "predictions of a result": (
+        lambda: _fit(A, U, X).predict(A),
+        AttributeError,
+        "write result.operator.predict",
+    ),
+    "class as trunk": (
+        lambda: trunkfirst.TwoStep(trunk=trunkfirst.ModesTrunk),
+        errors.ValueRangeError,
+        "give one of its objects, ModesTrunk()",
+    ),
+    "file as inputs": (
+        lambda: _fit(A, U, X).operator.predict("new.npz"),
+        errors.DataError,
+        "give an array, not the name of a file",
+    ),
+    "None as inputs": (
+        lambda: _fit(None, U, X),
+        errors.DataError,
+        "expected real numbers, got None; give an array",
+    ),
+    "one sample without its axis": (
+        lambda: _fit(A, U, X).operator.predict(A[0]),
+        errors.DataError,
+        "one row is x[None]",
+    ),
     "no such file": (lambda: trunkfirst.load("absent"), errors.CorruptFileError, "absent: no such run"),
 }
 
@@ -218,6 +274,24 @@ def test_many_channels_are_named():
     """An axis of a grid that is read as channels is no silent mistake."""
     with pytest.warns(UserWarning, match=r"the last axis of \(20, 12, 9\) is read as 9 channels"):
         _fit(A, GRID, X)
+
+
+def test_coordinates_of_one_length_are_no_grid_of_another():
+    with pytest.warns(UserWarning, match=r"the last axis of \(20, 12, 9\) is read as 9 channels"):
+        _fit(A, GRID, {"x": X, "t": X})
+
+
+def test_equal_inputs_are_a_warning():
+    result = _fit(np.ones((20, 3)), U, X)
+    assert result.warnings == ["all samples have the same inputs, so that all predictions are the same"]
+
+
+def test_a_result_can_be_exported_and_evaluated(tmp_path: Path):
+    result = _fit(A, U, X)
+    one = trunkfirst.export(result, tmp_path / "a.py").path.read_bytes()
+    assert one == trunkfirst.export(result.operator, tmp_path / "b.py").path.read_bytes()
+    found, expected = (trunkfirst.evaluate(each, A, U).errors for each in (result, result.operator))
+    assert np.array_equal(found, expected)
 
 
 def test_one_coordinate_needs_no_axis():

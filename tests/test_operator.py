@@ -97,7 +97,7 @@ def test_input_functions_as_data_have_them():
         assert np.array_equal(operator(data.inputs, POINTS), operator(INPUTS, POINTS))
     alone = trunkfirst.InputFunction(INPUTS.reshape(-1, 3, 1))
     assert np.array_equal(operator.predict(alone), operator.predict(INPUTS))
-    with pytest.raises(DataError, match="inputs: expected f, g; got f"):
+    with pytest.raises(DataError, match="inputs: this operator was trained on f, g; got f"):
         operator.predict({"f": data.inputs["f"]})
 
 
@@ -210,7 +210,7 @@ def test_scattered_points():
         (INPUTS, POINTS[0], r"points: expected 2 axes.*\(2,\)"),
         (INPUTS[:, :2], POINTS, "inputs: .*3.*2"),
         (INPUTS, POINTS[:, :1], "points: .*2.*1"),
-        ({"f": INPUTS}, POINTS, "inputs: expected f, g; got f"),
+        ({"f": INPUTS}, POINTS, "inputs: this operator was trained on f, g; got f"),
     ],
 )
 def test_what_is_wrong_is_named(inputs: np.ndarray, points: np.ndarray, words: str):

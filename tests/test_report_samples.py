@@ -39,7 +39,7 @@ def test_a_report_begins_with_a_typical_and_the_worst_sample(tmp_path: Path, coo
     assert first.count("<svg") == drawings
     assert "<table" in rest
     assert "<table" not in page.partition("A typical and the worst")[0]
-    for words in ("Worst, error 5.0e-01", "heat (K)", ">1.00e-03<"):
+    for words in ("Typical, error 3.00e-1", "Worst, error 5.00e-1", "heat (K)", ">1.00e-3<"):
         assert words in first
 
 
@@ -83,7 +83,7 @@ def test_error_maps_are_of_one_sample(tmp_path: Path):
     assert "Not shown" not in write_report(compared).read_text()  # seed 1 holds the sample of the others
     spoil(compared / "monolithic-seed1", example_index=np.array(2), example_target=other, example_prediction=other)
     page = write_report(compared).read_text()
-    assert "Not shown, because the files hold no finite prediction of this sample: VAN." in page
+    assert "Not shown, because the files hold no finite prediction of this sample: monolithic." in page
     assert not (compared / "figures" / "map-error-monolithic.svg").exists()
 
 

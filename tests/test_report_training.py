@@ -133,14 +133,14 @@ def test_a_line_over_seeds_may_rise(tmp_path: Path):
 
 def test_means_over_seeds_end_with_the_shortest(tmp_path: Path):
     page = write_report(write_comparison(tmp_path)).read_text()
-    assert "averaged over seeds (2 of two-step (2ST), 2 of monolithic (VAN)) up to the last iteration" in page
+    assert "averaged over seeds (2 of two-step, 2 of monolithic) up to the last iteration" in page
 
 
 def test_drawn_against_time_where_seconds_are_recorded(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     page = write_report(folder).read_text()
-    assert "two-step (2ST) ends after 1.5 seconds." in page
-    assert "two-step (2ST) ends after 2.5 seconds." in page
+    assert "two-step ends after 1.5 seconds." in page
+    assert "two-step ends after 2.5 seconds." in page
     lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     (folder / "history.jsonl").write_text("\n".join(json.dumps(line | {"seconds": None}) for line in lines))
     assert "against training time" not in write_report(folder).read_text()
@@ -152,8 +152,8 @@ def test_error_against_time_has_a_mark_for_every_run(tmp_path: Path):
     page = bare_page(tmp_path, *[(m, s, kernel) for m in ("monolithic", "two-step") for s in (0, 1)])
     alt = re.search('aria-label="(Test error against training time.*?)"', page)
     assert alt is not None
-    assert alt[1].count("two-step (2ST) 7.89e-4 after 2.5 seconds") == 2
-    assert alt[1].count("monolithic (VAN) 4.56e-3 after 1.5 seconds") == 2
+    assert alt[1].count("two-step 7.89e-4 after 2.5 seconds") == 2
+    assert alt[1].count("monolithic 4.56e-3 after 1.5 seconds") == 2
     assert f"1.23e-5 is a regression that trains no network ({KERNEL})" in text_of(page)
 
 
@@ -238,8 +238,8 @@ def test_runs_with_different_choices_have_their_own_tables(tmp_path: Path):
         m: {"encoder": e, "validation_errors": {"none": 0.1, "log": 0.2} | {e: 0.01}} for m, e in best.items()
     }
     text = text_of(bare_page(tmp_path, *[(m, s, {"chosen": chosen[m]}) for m in best for s in (0, 1)]))
-    assert "two-step (2ST), seed 0; two-step (2ST), seed 1: “log” was chosen" in text
-    assert "monolithic (VAN), seed 0; monolithic (VAN), seed 1: “none” was chosen" in text
+    assert "two-step, seed 0; two-step, seed 1: “log” was chosen" in text
+    assert "monolithic, seed 0; monolithic, seed 1: “none” was chosen" in text
 
 
 # -- limit, kernel
@@ -262,7 +262,7 @@ def test_loss_over_limit_only_where_there_is_a_limit(
     found = {row[0]: row[1] for row in rows(page) if len(row) == 2}
     assert found.get(RATIO) == ratio
     assert (LIMIT in found) == (trunk.get("limit", 0) is not None)
-    assert ("two-step (2ST), seed 0: the lo" in text_of(page)) == (remark is not None)
+    assert ("two-step, seed 0: the lo" in text_of(page)) == (remark is not None)
     assert remark is None or remark in text_of(page)
 
 
@@ -339,8 +339,8 @@ def with_anls(folder: Path, **arrays: np.ndarray) -> Path:
 def test_active_neurons_and_the_paper(tmp_path: Path, problem: str, is_there: bool):
     folder = with_anls(write_run(tmp_path / "run", problem=problem), test_errors=np.array([2e-3, 4e-3]))
     page = write_report(folder).read_text()
-    assert "branch loss of two-step (2ST) ends at 3.00e-5; " in page
-    assert "mean test error of two-step (2ST) ends at 4.00e-3." in page  # not the best, the last
+    assert "branch loss of two-step ends at 3.00e-5; " in page
+    assert "mean test error of two-step ends at 4.00e-3." in page  # not the best, the last
     drawn = (folder / "figures" / "anls.svg").read_text()
     assert "mean test error" in drawn
     assert ("paper, branch loss 1.02e-5" in drawn) == is_there
@@ -370,8 +370,8 @@ def test_a_diverged_run_says_so_in_its_row(tmp_path: Path):
     runs = [(method, seed, {}) for method in ("two-step", "monolithic") for seed in (0, 1)]
     found = rows(bare_page(tmp_path, *runs[:-1], ("monolithic", 1, {"status": "diverged"})))
     assert ["Status", "finished", "1 of 2 diverged"] in found
-    assert ["monolithic (VAN)", "1", "diverged"] in [row[:3] for row in found]
-    assert ["two-step (2ST)", "1", "finished"] in [row[:3] for row in found]
+    assert ["monolithic", "1", "diverged"] in [row[:3] for row in found]
+    assert ["two-step", "1", "finished"] in [row[:3] for row in found]
 
 
 def test_status_is_left_out_where_all_runs_finished(tmp_path: Path):
@@ -380,7 +380,7 @@ def test_status_is_left_out_where_all_runs_finished(tmp_path: Path):
 
 def test_warnings_are_shown(tmp_path: Path):
     page = page_of_one(tmp_path, warnings=["the condition number is 3e6"])
-    assert "two-step (2ST), seed 0: the condition number is 3e6." in page
+    assert "two-step, seed 0: the condition number is 3e6." in page
 
 
 def test_figures_of_an_earlier_report_are_removed(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Choosing among candidates with known errors: which wins, what it is measured on, what is worth trying."""
+"""Choosing among candidates with known errors: which wins, what it is measured on, what to try."""
 
 import dataclasses as dc
 from collections.abc import Callable
@@ -201,7 +201,7 @@ def test_a_choice_is_applied_to_another_method():
     assert dc.replace(other.method, branch=chosen.method.branch) == chosen.method
 
 
-# -- what is worth trying
+# -- what to try
 
 
 def names_of(data: AnyData) -> tuple[str, ...]:

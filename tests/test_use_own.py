@@ -38,8 +38,8 @@ def test_evaluate_on_a_file(call: Call, place: Path):
 
 def test_evaluate_on_its_own_test_samples(call: Call, place: Path):
     test = json.loads(call("evaluate", place / "run", "--json")[1])["test"]
-    told = read_json(place / "run" / "metrics.json")["test"]
-    assert test["mean_relative_l2"] == pytest.approx(told["mean_relative_l2"], rel=1e-12)
+    written = read_json(place / "run" / "metrics.json")["test"]
+    assert test["mean_relative_l2"] == pytest.approx(written["mean_relative_l2"], rel=1e-12)
 
 
 def test_a_run_without_test_samples(call: Call, place: Path, tmp_path: Path):

@@ -99,7 +99,7 @@ def _processor() -> list[str]:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether the folder exists or can be made, and nobody else can write to it: its programs are run."""
+    """Whether the folder exists or can be made, and no other user can write to it: its programs are run."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()

@@ -20,6 +20,7 @@ from .fields import Fields, functions_of, trunk_values
 from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import principal_directions, principal_rows
 from .linear.orthonormalise import SVD, field_sizes, projection, relative_errors
+from .method import Trained
 from .networks.operator import Operator
 from .outputs import Output, OutputMap, is_free, raw_outputs
 from .records import EvaluationRecord
@@ -108,11 +109,11 @@ class Evaluation:
         return axes
 
 
-def evaluate(operator: Operator, data: Any, outputs: Any = None, points: Any = None) -> Evaluation:
+def evaluate(operator: Operator | Trained, data: Any, outputs: Any = None, points: Any = None) -> Evaluation:
     """Predict every sample and compare it with its outputs.
 
     Args:
-        operator: a trained operator.
+        operator: a trained operator, or the result of `fit`.
         data: `OperatorData` or `ScatteredData`; or inputs (samples, sensors).
         outputs: outputs (samples, points) or (samples, points, channels), if `data` are inputs.
         points: where these outputs are given, (points, coordinates); by default the training points.
@@ -131,6 +132,7 @@ def evaluate(operator: Operator, data: Any, outputs: Any = None, points: Any = N
     >>> bool(found.errors.max() < 1e-9), len(found.errors)
     (True, 10)
     """
+    operator = operator.operator if isinstance(operator, Trained) else operator
     data = _as_samples(operator, data, outputs, points)
     predictions = predict_at(operator, data)
     by_channel = _field_errors(predictions, data.outputs, data)
@@ -287,8 +289,8 @@ _WORST = 3
 
 
 def evaluation_arrays(problem: str | None, evaluation: Evaluation, test: AnyData) -> dict[str, np.ndarray]:
-    """Errors of all test samples, one example and the worst samples, as written to `evaluation.npz`."""
-    example = _example(problem, test)
+    """Errors of all test samples, one example, the worst and a typical sample, as written to `evaluation.npz`."""
+    example, order = _example(problem, test), np.argsort(evaluation.errors)
     cells = test.triangles if isinstance(test, OperatorData) else None
     return EvaluationRecord(
         errors=evaluation.errors,
@@ -298,16 +300,18 @@ def evaluation_arrays(problem: str | None, evaluation: Evaluation, test: AnyData
         example_target=test.outputs[example],
         example_prediction=evaluation.predictions[example],
         example_input=test.flat_inputs[example],
-        **_worst(evaluation, test),
+        **_fields_of("worst", order[: -1 - _WORST : -1], evaluation, test),
+        **_fields_of("typical", order[[len(order) // 2]], evaluation, test),
         labels=test.labels,
         reference_errors=evaluation.reference_errors,
         triangles=None if cells is None or cells.shape[1] != 3 else cells,
     ).arrays()
 
 
-def _worst(evaluation: Evaluation, test: AnyData) -> dict[str, np.ndarray]:
-    """The samples with the largest errors, the worst first, each in the channel that is worst."""
-    indices = np.argsort(evaluation.errors)[::-1][:_WORST]
+def _fields_of(
+    which: str, indices: Int[np.ndarray, " rows"], evaluation: Evaluation, test: AnyData
+) -> dict[str, np.ndarray]:
+    """Some samples, each in the channel that is worst."""
     channels = np.zeros(len(indices), np.int64)
     if evaluation.channel_errors is not None:
         by_channel = np.stack([evaluation.channel_errors[name][indices] for name in test.channel_names], axis=1)
@@ -318,14 +322,15 @@ def _worst(evaluation: Evaluation, test: AnyData) -> dict[str, np.ndarray]:
         return chosen if chosen.ndim == 2 else chosen[np.arange(len(indices)), :, channels]
 
     points = test.points if isinstance(test, OperatorData) else test.points[indices]
-    return {
-        "worst_indices": indices,
-        "worst_inputs": test.flat_inputs[indices],
-        "worst_channels": channels,
-        "worst_points": np.broadcast_to(points, (len(indices), *points.shape[-2:])),
-        "worst_targets": fields(test.outputs),
-        "worst_predictions": fields(evaluation.predictions),
+    found = {
+        "indices": indices,
+        "inputs": test.flat_inputs[indices],
+        "channels": channels,
+        "points": np.broadcast_to(points, (len(indices), *points.shape[-2:])),
+        "targets": fields(test.outputs),
+        "predictions": fields(evaluation.predictions),
     }
+    return {f"{which}_{name}": array for name, array in found.items()}
 
 
 def _example(problem: str | None, test: AnyData) -> int:

@@ -22,6 +22,7 @@ from .cache import cached_programs
 from .candidates import MAX_SAMPLES, one_part, parts_of
 from .checkpoints import is_keeping_checkpoints
 from .clock import Clock
+from .data.data_check import input_warnings
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
@@ -253,6 +254,7 @@ def train(
     final = chosen.method if on_chosen is None else on_chosen(chosen)
     same = fitted[0] if fitted and fitted[0].method == final and trunk_result is None else None
     result = finish(chosen, final, intervals=intervals, trunk_result=trunk_result, trained=same)
+    reporter.say(_size_in_words(result.operator, data.counts["train"]))
     return result if status is None else dc.replace(result, status=status)
 
 
@@ -275,14 +277,13 @@ def _finish(
     trained = trained or fit_method(
         data.whole or samples, final, key=seed, trunk_result=trunk_result, on_step=reporter.on_step, throw=throw
     )
-    remarks = precision_warnings(chosen.method, trained, samples)
+    remarks = [*precision_warnings(chosen.method, trained, samples), *input_warnings(samples)]
     for warning in remarks:
         reporter.say(f"warning: {warning}")
     found = prediction_intervals(samples, chosen, trained, seed=seed) if intervals else None
     training = dc.replace(summary(), intervals=found)
     operator = dc.replace(trained.operator, domain=training_domain(samples, training))
     trained = dc.replace(trained, operator=operator)
-    reporter.say(_size_in_words(operator, data.counts["train"]))
     return FitResult(
         **{field.name: getattr(trained, field.name) for field in dc.fields(Trained)},
         method=chosen.method,

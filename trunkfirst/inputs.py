@@ -66,7 +66,12 @@ class RawInputs(AbstractInputs):
 
 @record
 class StandardisedInputs(AbstractInputs):
-    """Every sensor with mean 0 and deviation 1, optionally after a function of the positive ones."""
+    """Every sensor with mean 0 and deviation 1, optionally after a function, such as log, of the positive ones.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(inputs=StandardisedInputs("log")).inputs.function
+    'log'
+    """
 
     function: Literal["log", "inverse", "inverse-root"] | None = Field(
         default=None, description="log, inverse or inverse-root of the sensors that are positive in training"
@@ -99,6 +104,10 @@ class PowerInputs(AbstractInputs):
     Powers that are left out are found by the marginal likelihood of a kernel with a length for every sensor that
     predicts the leading output coefficients, and rounded to -1, -1/2, 0 (the logarithm), 1/2 or 1. For at most 32
     sensors in all, and outputs at the same points.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(inputs=PowerInputs()).inputs.kind
+    'power'
     """
 
     powers: tuple[float, ...] | None = Field(
@@ -120,7 +129,11 @@ class PowerInputs(AbstractInputs):
 
 @record
 class PrincipalInputs(AbstractInputs):
-    """The first `count` principal coordinates of the inputs, all with the same scale."""
+    """The first `count` principal coordinates of the inputs, all with the same scale.
+
+    >>> PrincipalInputs(count=8).count
+    8
+    """
 
     count: int = Field(ge=1, description="how many principal coordinates")
     kind: Literal["principal"] = kind_field("principal")
@@ -136,9 +149,12 @@ class PrincipalInputs(AbstractInputs):
 
 @record
 class PredictiveInputs(AbstractInputs):
-    """Linear predictions, from `count` principal coordinates, of the leading output coefficients.
+    """Predictions of the leading output coefficients, linear in `count` principal coordinates of the inputs.
 
     There are as many as output directions with at least a thousandth of the deviation of the first, at most three.
+
+    >>> PredictiveInputs(count=8).count
+    8
     """
 
     count: int = Field(ge=1, description="how many principal coordinates the predictions use")
@@ -170,6 +186,10 @@ class BasisInputs(AbstractInputs):
     Legendre, pi / sensors at Gauss-Chebyshev points, equal weights on a periodic grid for Fourier. Where the data
     have none, they are computed. Where `interval` is left out, it follows from the sensors: both ends are sensors,
     or they are Gauss points; for Fourier equidistant sensors are one period without its end.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(inputs=BasisInputs("legendre", 8)).inputs.count
+    8
     """
 
     basis: Literal["legendre", "chebyshev", "fourier"] = Field(description="legendre, chebyshev or fourier")
@@ -214,7 +234,13 @@ _SINGLE = (RawInputs, StandardisedInputs, PowerInputs, PrincipalInputs, Predicti
 
 @record
 class PerInput(AbstractInputs):
-    """An encoder for every input function, by name."""
+    """An encoder for every input function, by name.
+
+    >>> import trunkfirst
+    >>> encoders = PerInput({"f": trunkfirst.PrincipalInputs(3), "g": trunkfirst.StandardisedInputs()})
+    >>> trunkfirst.TwoStep(inputs=encoders).inputs.kind
+    'per-input'
+    """
 
     encodings: dict[str, Annotated[AbstractInputs, OneOf(*_SINGLE)]] = Field(
         description="an encoding for every input, by name"
@@ -314,7 +340,12 @@ def best_powers(data: AnyData) -> Float[np.ndarray, " sensors"]:
 
 @record
 class Coordinates:
-    """How output points are encoded for the trunk."""
+    """How output points are encoded for the trunk.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(coordinates=Coordinates(periods={"x": 1.0})).coordinates.rescale
+    True
+    """
 
     rescale: bool = Field(default=True, description="map the box of the output points to [-1, 1]")
     periods: dict[str, float] = Field(

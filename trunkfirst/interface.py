@@ -79,7 +79,7 @@ def fit(
         intervals: whether to calibrate prediction intervals; by default if something is chosen.
         devices: number of devices that share the work, or the devices.
         trunk_result: step 1 of an earlier two-step fit, to be used again.
-        progress: whether to report progress, or an object to report to; by default on a terminal.
+        progress: whether to report progress, or an object to report to; by default on a terminal and in notebooks.
         throw: whether to raise if the loss is no longer finite; otherwise the status is "diverged".
 
     Returns:
@@ -150,16 +150,17 @@ def as_data(
         raise UsageError(f"{missing}: not given; call fit(inputs, outputs, points), or fit(data) with all in one")
     if axes is None and not isinstance(points, Mapping) and not isinstance(outputs, Mapping):
         data = OperatorData(inputs=inputs, points=points, outputs=outputs)
-        if data.channels > _USUAL_CHANNELS:
-            warnings.warn(
-                f"outputs: the last axis of {data.outputs.shape} is read as {data.channels} channels; for a grid "
-                "give its coordinates by name, points={'x': x, 't': t}",
-                UserWarning,
-                stacklevel=3,
-            )
-        return data
-    order = {} if axes is None else {"axes": axes}
-    return read_data({"inputs": inputs, "points": points, "outputs": outputs, **order})
+    else:
+        order = {} if axes is None else {"axes": axes}
+        data = read_data({"inputs": inputs, "points": points, "outputs": outputs, **order})
+    if axes is None and not isinstance(outputs, Mapping) and data.channels > _USUAL_CHANNELS:
+        warnings.warn(
+            f"outputs: the last axis of {np.shape(outputs)} is read as {data.channels} channels; for a grid "
+            "give its coordinates by name, points={'x': x, 't': t}",
+            UserWarning,
+            stacklevel=3,
+        )
+    return data
 
 
 def _from_labelled(inputs: Any, outputs: Any) -> AnyData | ShardedData:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from scipy.spatial import KDTree
 
 from .data.array_checks import unit_of
+from .data.data_display import range_in_words
 from .data.scattered_data import AnyData, ScatteredData
 from .errors import ValueRangeError
 from .linear.blocked_qr import one_blas_thread
@@ -350,7 +351,7 @@ def _without_prefix(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
-@dc.dataclass(frozen=True, eq=False)
+@dc.dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """Predicted outputs with an interval of a given level at every point.
 
@@ -364,3 +365,12 @@ class Prediction:
     upper: np.ndarray
     is_outlier: np.ndarray
     is_extrapolated: np.ndarray
+
+    def __repr__(self) -> str:
+        samples, points = self.values.shape[:2]
+        half = (self.upper - self.lower)[:, ~self.is_extrapolated] / 2
+        widths = f", ± {half.min():.2g} to {half.max():.2g}" if half.size else ""
+        return (
+            f"Prediction({samples} samples at {points} points, values {range_in_words(self.values)}{widths}; "
+            f"{self.is_outlier.sum()} outliers, {self.is_extrapolated.sum()} points extrapolated)"
+        )

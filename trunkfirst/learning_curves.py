@@ -26,6 +26,8 @@ _SIZES, _RATIO, FEWEST, _MOST = 6, 8, 10, 1000
 _DRAWS, _FEWEST_SIZES, _LEVEL = 400, 3, 0.8
 # Where the error falls more slowly than this power, more samples do not pay.
 _FLAT = 0.1
+# Relative errors below this are rounding; they do not fall with more samples.
+_ROUNDING = 1e-13
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -80,6 +82,8 @@ class LearningCurve:
 
     def sentence(self) -> str:
         """A sentence with the rate and the number of samples that halve the error."""
+        if self.errors.min() < _ROUNDING:
+            return f"With {self.method} the error is at rounding with {self.samples:,} samples and with fewer."
         low, high = self._range(self.rates)
         fall = f"With {self.method} the error falls like samples^-{self.rate:.2f} ({low:.2f} to {high:.2f})"
         if self.rate < _FLAT:

@@ -29,7 +29,11 @@ from .settings import Field, record
 
 @record
 class Batches:
-    """Numbers of samples and of points in a batch, all if None; each sample is used at each of the points."""
+    """Numbers of samples and of points in a batch, all if None; each sample is used at each of the points.
+
+    >>> Batches(samples=32).points is None
+    True
+    """
 
     samples: int | None = Field(default=None, ge=1, description="samples in a step of Adam; all if left out")
     points: int | None = Field(default=None, ge=1, description="points in a step of Adam; all if left out")

@@ -4,7 +4,7 @@ import abc
 import dataclasses as dc
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import jax.random as jr
 from jaxtyping import Array, PRNGKeyArray
@@ -52,6 +52,14 @@ class Trained:
             "branch": f"{branch['kind']}, loss {branch['loss']:.2e}" if branch else "trained with the trunk",
             "seconds": f"{seconds:.1f}",
         }
+
+    if not TYPE_CHECKING:  # checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> Never:
+            """Say where the methods of the operator are."""
+            is_there = not name.startswith("_") and hasattr(Operator, name)
+            where = f"; write result.operator.{name}" if is_there else ""
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}{where}", name=name)
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{name}: {value}" for name, value in self.summary().items())

@@ -70,6 +70,11 @@ class Monolithic(AbstractMonolithic):
     """Trunk and branch trained at once on the output loss by a minimiser, as is usual for DeepONets.
 
     With `train_transform`, a square matrix T between them is trained too (the paper's reparameterisation).
+
+    >>> import trunkfirst
+    >>> method = Monolithic(trunkfirst.TrunkNetwork(width=20), trunkfirst.BranchNetwork(), iterations=5000)
+    >>> method.name
+    'monolithic'
     """
 
     minimiser: Minimiser = Adam()
@@ -103,7 +108,12 @@ class Monolithic(AbstractMonolithic):
 
 @record
 class MonolithicProjected(AbstractMonolithic):
-    """Trunk and branch trained at once; the matrix between them, their output layers, is solved for."""
+    """Trunk and branch trained at once; the matrix between them, their output layers, is solved for.
+
+    >>> import trunkfirst
+    >>> MonolithicProjected(trunkfirst.TrunkNetwork(width=20), trunkfirst.BranchNetwork()).name
+    'monolithic-projected'
+    """
 
     minimiser: Minimiser = LBFGS()
     iterations: int = Field(default=6000, ge=1, description="iterations of the minimiser, at most")

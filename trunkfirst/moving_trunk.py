@@ -44,7 +44,7 @@ _LATENT_HIDDEN, _BRANCH_HIDDEN = 32, 16
 # Values that a stage of the search looks at; of more, every sample has its own random points.
 _MOST_VALUES = 100_000
 _STAGES, _FEWEST_POINTS = 4, 64
-# Layers are evaluated in single precision, several times as fast, for about so many samples times points at once.
+# Layers are evaluated in single precision, several times as fast, for about as many samples times points.
 _LAYERS, _BLOCK = np.dtype(np.float32), 2000
 _USUAL_ITERATIONS = 1500
 _STOPPING = Stopping(patience=300, stuck=100)
@@ -56,6 +56,10 @@ class MovingTrunk(AbstractTrunk):
 
     A few of these replace hundreds of fixed functions. For smooth outputs `ModesTrunk` is faster and more
     accurate.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(MovingTrunk(), trunkfirst.Kernel()).trunk.kind
+    'moving'
     """
 
     sees_inputs: ClassVar[bool] = True

@@ -52,6 +52,10 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
     keeps the search well behaved and fades to a hundredth; a search that starts with a small one stalls. The kinks
     of a ReLU trunk, at which a search would get stuck, are rounded at first. For p other than 2, which allows no
     compression, the trunk and A are then trained together on the loss with power p.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(NetworkTrunk(hidden=(50, 50), width=20)).trunk.width
+    20
     """
 
     minimiser: Minimiser = LBFGS()
@@ -233,6 +237,10 @@ class SeparateTrunks(AbstractTrunk):
     """A trunk for every output channel, trained on this channel alone.
 
     Every channel then has coefficients for the functions of all trunks.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(SeparateTrunks(trunkfirst.NetworkTrunk(width=10))).trunk.each.width
+    10
     """
 
     each: NetworkTrunk

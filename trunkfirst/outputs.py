@@ -60,9 +60,13 @@ class OutputMap(eqx.Module):
 
 @record
 class Output:
-    """What is known about the outputs in advance.
+    """Prior knowledge of the outputs: fixed values, positivity, weights of the channels.
 
     Channels are scaled to the same mean square first, so that equal `channel_weights` treat them equally.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(output=Output(fixed=("x-",), value=0.0)).output.fixed
+    ('x-',)
     """
 
     fixed: tuple[str, ...] = Field(

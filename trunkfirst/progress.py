@@ -51,7 +51,7 @@ class TerminalReporter:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._console = Console(stderr=True, quiet=quiet, highlight=False)
+        self._console = Console(stderr=True, quiet=quiet, highlight=False, force_jupyter=False)
         self._progress = Progress(
             TextColumn("{task.description:<11}"),
             BarColumn(bar_width=30),
@@ -93,7 +93,9 @@ class TerminalReporter:
         self._show("data", done, total, f"{done:,} of {total:,} samples", None)
 
     def on_step(self, step: "LogEntry") -> None:
-        """Show the progress of training."""
+        """Show the progress of training; a closed form has none."""
+        if step.iterations == 1:
+            return
         note = f"loss {step.best_loss:.2e}  rate {step.rate:.1e}"
         first = self._first.get(step.stage, step)
         if step.seconds <= first.seconds:  # a stage that starts, or starts again
@@ -116,7 +118,8 @@ class TerminalReporter:
                 self._tasks[name] = self._progress.add_task(name, total=total, note=note)
             self._progress.update(self._tasks[name], completed=done, note=note)
             return
-        left = "" if remaining is None or math.isnan(remaining) else f"  {remaining:.0f} s left"
+        is_known = remaining is not None and not math.isnan(remaining) and done < total
+        left = f"  {remaining:.0f} s left" if is_known else ""
         self._latest = f"{name} {done:,}/{total:,}  {note}{left}"
         if done == total or time.monotonic() - self._last_line > _SECONDS_BETWEEN_LINES:
             self._print_line(self._latest)
@@ -132,6 +135,11 @@ class TerminalReporter:
                 self._print_line(f"{self._latest}  ({now - self._start:.0f} s)")
 
 
+def _is_interactive() -> bool:
+    """On a terminal or in a notebook."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
 def number(value: float | None) -> str:
     """Three digits, or a dash."""
     return "-" if value is None else f"{value:.2e}"
@@ -139,10 +147,10 @@ def number(value: float | None) -> str:
 
 @contextlib.contextmanager
 def as_reporter(progress: "bool | Reporter | None") -> Generator[Reporter]:
-    """The reporter asked for: an object as it is, True or on a terminal progress lines, else silence."""
+    """The reporter asked for; by default progress lines on a terminal and in notebooks, else silence."""
     if progress is not None and not isinstance(progress, bool):
         yield progress
-    elif progress or (progress is None and sys.stderr.isatty()):
+    elif progress or (progress is None and _is_interactive()):
         with TerminalReporter() as reporter:
             yield reporter
     else:

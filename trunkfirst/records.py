@@ -195,7 +195,7 @@ class SampleField:
 
 @dc.dataclass(frozen=True, eq=False)
 class EvaluationRecord:
-    """The arrays of `evaluation.npz` by their names there: test errors, an example and the worst samples."""
+    """The arrays of `evaluation.npz` by their names there: test errors and single samples."""
 
     errors: Values
     optimal_errors: Values | None = None
@@ -212,6 +212,13 @@ class EvaluationRecord:
     worst_points: Float[np.ndarray, "worst places _"] | None = None
     worst_targets: Float[np.ndarray, "worst places"] | None = None
     worst_predictions: Float[np.ndarray, "worst places"] | None = None
+    # The sample with the median error, in the same way
+    typical_indices: Int[np.ndarray, " typical"] | None = None
+    typical_inputs: Float[np.ndarray, "typical sensors"] | None = None
+    typical_channels: Int[np.ndarray, " typical"] | None = None
+    typical_points: Float[np.ndarray, "typical spots _"] | None = None
+    typical_targets: Float[np.ndarray, "typical spots"] | None = None
+    typical_predictions: Float[np.ndarray, "typical spots"] | None = None
     # Numbers that name the samples; errors against a finer solution; the mesh
     labels: Mapping[str, Values] = dc.field(default_factory=dict[str, Values])
     reference_errors: Values | None = None
@@ -240,7 +247,14 @@ class EvaluationRecord:
 
         Raises `ValueError` where arrays contradict each other.
         """
-        integers = ("example_index", "worst_indices", "worst_channels", "triangles")
+        integers = (
+            "example_index",
+            "worst_indices",
+            "worst_channels",
+            "typical_indices",
+            "typical_channels",
+            "triangles",
+        )
         known = {field.name for field in dc.fields(cls)} - {"labels"}
         found: dict[str, Any] = {
             name: np.asarray(array, np.int64 if name in integers else np.float64)
@@ -279,8 +293,16 @@ class EvaluationRecord:
     @property
     def worst(self) -> tuple[SampleField, ...]:
         """The samples with the largest errors, worst first, each at its own points."""
+        return self._fields("worst")
+
+    @property
+    def typical(self) -> tuple[SampleField, ...]:
+        """The sample with the median error; none in files of earlier versions."""
+        return self._fields("typical")
+
+    def _fields(self, which: str) -> tuple[SampleField, ...]:
         names = ("indices", "channels", "points", "targets", "predictions")
-        columns = [getattr(self, f"worst_{name}") for name in names]
+        columns = [getattr(self, f"{which}_{name}") for name in names]
         if any(column is None for column in columns):
             return ()
         return tuple(_sample_field(*row) for row in zip(*columns, strict=True))
@@ -293,9 +315,10 @@ class EvaluationRecord:
         triangles, points = self.triangles, 0 if self.points is None else len(self.points)
         if triangles is not None and triangles.size and not 0 <= triangles.min() <= triangles.max() < points:
             raise ValueError(f"triangles name points {triangles.min()} to {triangles.max()}; there are {points}")
-        worst = self.worst_indices
-        if worst is not None and worst.size and not 0 <= worst.min() <= worst.max() < self.errors.size:
-            raise ValueError(f"worst_indices name samples that do not exist; there are {self.errors.size}")
+        for name in ("worst_indices", "typical_indices"):
+            found = getattr(self, name)
+            if found is not None and found.size and not 0 <= found.min() <= found.max() < self.errors.size:
+                raise ValueError(f"{name} name samples that do not exist; there are {self.errors.size}")
 
 
 def _sample_field(index: int, channel: int, *columns: np.ndarray) -> SampleField:

@@ -137,6 +137,9 @@ def _explain(error: pydantic.ValidationError, record_type: type, values: Any) ->
     if first["type"] == "union_tag_invalid":
         expected = first["ctx"]["expected_tags"].replace("'", "").split(", ")
         return UnknownNameError(f"{name} of kind", str(first["ctx"]["tag"]), tuple(expected))
+    if isinstance(first["input"], type):
+        made = first["input"].__name__
+        return ValueRangeError(f"{made} is a class; give one of its objects, {made}()")
     if first["type"] in ("model_attributes_type", "dataclass_type") and (kinds := _kinds(owner, key)):
         return ValueRangeError(f"setting {name} is {first['input']!r}; give one of: {', '.join(kinds)}")
     if first["type"] == "union_tag_not_found":

@@ -47,7 +47,7 @@ _TRIALS, _BRANCH_FITS = 10, 6
 _MIN_TRIAL, _MIN_BRANCH = 20, 50
 # Fourier layers: passes through the samples, iterations, and modes while an iteration is timed.
 _MOST_EPOCHS, _FEWEST_FOURIER, _FEW_MODES = 100, 200, 8
-# The log of that many iterations has a line for every fifth of them; so many lines are timed.
+# The log of that many iterations has a line for every fifth of them; as many lines are timed.
 _LOGGED_RARELY, _MARKS = 100, 4
 
 

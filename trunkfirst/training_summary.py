@@ -130,6 +130,8 @@ def write_summary(folder: Path, summary: TrainingSummary) -> None:
 
 def read_summary(folder: Path) -> TrainingSummary:
     """Read `training.npz` of a run folder."""
+    if (folder / "model.json").exists():
+        raise CorruptFileError(f"{folder} is a model; give the folder of its run, which also has {FILE}")
     arrays = read_npz(folder / FILE)
     sensors = {name[8:]: value for name, value in arrays.items() if name.startswith("sensors.")}
     try:

@@ -44,7 +44,12 @@ class AbstractTrunk(abc.ABC):
 
 @record
 class AutoTrunk(AbstractTrunk):
-    """The trunk is chosen: principal modes, or a network if modes are the limit or not possible."""
+    """The trunk is chosen: principal modes, or a network if modes are the limit or not possible.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep().trunk.kind
+    'auto'
+    """
 
     kind: Literal["auto"] = kind_field("auto")
 
@@ -92,7 +97,11 @@ class AbstractTrunkNetwork:
 
 @record
 class TrunkNetwork(AbstractTrunkNetwork):
-    """The trunk network of `Monolithic` and `MonolithicProjected`."""
+    """The trunk network of `Monolithic` and `MonolithicProjected`.
+
+    >>> TrunkNetwork(hidden=(50, 50), width=20).width
+    20
+    """
 
 
 @record
@@ -101,6 +110,9 @@ class JointTrunk(AbstractTrunkNetwork, AbstractTrunk):
 
     The paper does not say how A starts: `start` is "normal", like a linear layer, so that A Phi^T is of the size
     of Phi, or "zeros", with which A has no part that does not depend on the outputs.
+
+    >>> JointTrunk(hidden=(50, 50, 50), width=50, start="zeros").width
+    50
     """
 
     minimiser: Minimiser = Adam()
@@ -183,6 +195,10 @@ class ModesTrunk(AbstractTrunk):
     at the points. Between them they are interpolated: splines on a grid, else over triangles or tetrahedra, linear
     where the outputs jump and of higher order where they are smooth. Samples at points of their own are first
     carried to common points, linearly from their nearest values.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(ModesTrunk(width=10)).trunk.width
+    10
     """
 
     width: int | None = Field(

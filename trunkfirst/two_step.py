@@ -41,6 +41,11 @@ class TwoStep(AbstractMethod):
 
     `trunkfirst.fit` chooses what is left out, by the error of the whole operator on samples that are left out:
     trunk, branch, encoder of the inputs, weights. `orthonormalise=None` is the two-step method without QR.
+
+    >>> import trunkfirst
+    >>> method = TwoStep(trunkfirst.ModesTrunk(), trunkfirst.Kernel(), inputs="standardise", weights="none")
+    >>> method.name
+    'two-step'
     """
 
     trunk: Annotated[AbstractTrunk, _TRUNKS] = Field(default=AutoTrunk(), description="step 1")

@@ -49,6 +49,15 @@ def _options(
     del version
 
 
+# What other programs call it.
+_HINTS = {
+    "command 'train'": " Use trunkfirst fit FILE, or trunkfirst run PROBLEM.",
+    "command 'test'": " Use trunkfirst evaluate DIR.",
+    "command 'help'": " Use trunkfirst --help, or trunkfirst COMMAND --help.",
+    "option: --iterations": ". Use --minutes, or --set trunk.iterations=N.",
+    "option: --epochs": ". Use --minutes, or --set trunk.iterations=N.",
+}
+
 for command in (run, compare, fit, resume, sweep):
     app.command()(command)
 app.command(context_settings=LAUNCH_SETTINGS)(launch)
@@ -92,7 +101,9 @@ def run_command(arguments: list[str] | None = None) -> int:
         code = app(args=arguments or ["--help"], standalone_mode=False, prog_name="trunkfirst")
     except TyperException as error:
         # `format_message`, where it exists, names the parameter
-        _print_error(getattr(error, "format_message", error.__str__)())
+        message = getattr(error, "format_message", error.__str__)()
+        hints = (hint for word, hint in _HINTS.items() if message.strip(".").endswith(word))
+        _print_error(message + next(hints, ""))
         return UsageError.exit_code
     except TrunkfirstError as error:
         _print_error(error)

@@ -38,7 +38,6 @@ def diagnose(
     Example: trunkfirst diagnose runs/mine --data finer.npz
     """
     from ..files.integrity import update_manifest, verify_run
-    from ..progress import TerminalReporter
     from ..report.budget_figures import budget_sentence, budget_tables, samples_sentence
     from ..report.pages import write_report
     from ..runs.diagnose import diagnose_run
@@ -46,8 +45,8 @@ def diagnose(
     verify_run(folder)
     with TerminalReporter(quiet=quiet or json) as reporter:
         found = diagnose_run(folder, data=data, reporter=reporter)
-    update_manifest(folder, "diagnosis.*")
-    page = write_report(folder)
+        update_manifest(folder, "diagnosis.*")
+        page = write_report(folder)
     tables = ((table.caption, table.header, table.rows) for table in budget_tables(found))
     sentences = filter(None, (budget_sentence(found), samples_sentence(found)))
     return show(found, *tables, *sentences, f"report: {page}", json=json, quiet=quiet)
@@ -139,18 +138,18 @@ def _needed(found: "Placement") -> str:
 
 def study(
     target: Annotated[
-        str, typer.Argument(metavar="[known-rates|PROBLEM]", help="An operator with known rates, or a problem.")
+        str, typer.Argument(metavar="known-rates|PROBLEM", help="An operator with known rates, or a problem.")
     ] = "known-rates",
     samples: Samples = None,
     run: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also the trunk of this run.", show_default=False)
+        Path | None, typer.Option(metavar="DIR", help="Study the trunk of this run too.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of samples and sensors.")] = 0,
     out: Out = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Observe the error bound: slopes of the error in N, K, m_x and m_y, and its four terms next to the error.
+    """Compare the error bound of the theory with measured errors: rates in N, K, m_x and m_y, and its four terms.
 
     Example: trunkfirst study nonlinear-conductivity --out runs/study
     """

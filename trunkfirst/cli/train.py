@@ -135,7 +135,7 @@ def compare(
 
 def fit(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Your data; the same as --data.", show_default=False)
+        Path | None, typer.Argument(metavar="FILE", help="Your data; the same as --data.", show_default=False)
     ] = None,
     data: Annotated[
         Path | None,
@@ -151,7 +151,7 @@ def fit(
         typer.Option("--config", help="Settings in a TOML file; all are optional.", show_default=False),
     ] = None,
     minutes: Annotated[
-        float, typer.Option(min=0.1, help="Time allowed; less is used where more cannot pay.")
+        float, typer.Option(min=0.1, help="Time limit; the fit ends earlier if more time would not help.")
     ] = 5.0,
     test_share: Annotated[
         float | None,
@@ -169,16 +169,16 @@ def fit(
         bool,
         typer.Option(
             "--suggested",
-            help="The samples were asked for by `trunkfirst suggest`: they train, but errors and intervals are "
-            "measured without them. A file with is_suggested needs no option.",
+            help="Train on these samples, but measure errors and intervals without them: they are "
+            "those of trunkfirst suggest. A file with is_suggested needs no option.",
         ),
     ] = False,
     cross_validate: Annotated[
         bool,
         typer.Option(
             "--cross-validate",
-            help="Then fit without each fifth of all samples in turn, in as many minutes as the fit may take, and "
-            "write the errors there to cross_validation.json.",
+            help="Afterwards leave out each fifth of all samples in turn, fit again, and write the "
+            "errors to cross_validation.json; takes up to as many minutes again.",
         ),
     ] = False,
     seed: Seed = None,
@@ -192,8 +192,9 @@ def fit(
 
     All settings are optional. Trunk, branch, encoder and weights are chosen by the error of the whole operator on
     samples that are left out. Closed forms come first, and an operator is saved within seconds; then networks are
-    tried as long as they can pay. PCA + ridge and PCA + kernel ridge are measured on the same samples. All choices
-    are written to config.toml and can be set by hand. `trunkfirst data check FILE` shows what a file contains.
+    tried if they can still reduce the error. PCA + ridge and PCA + kernel ridge are measured on the same samples.
+    All choices are written to config.toml and can be set by hand. `trunkfirst data check FILE` shows what a file
+    contains.
 
     Example: trunkfirst fit my.npz --out runs/mine
     """
@@ -332,8 +333,8 @@ def launch(
     """Train in several processes, on one or more hosts.
 
     Each process holds its share of the points and samples. The first prints and writes; the others compute. All of
-    them read the data, and after a loss the folder of the run: several hosts must share both. When a process dies
-    or is stuck all restart from the last checkpoint. Ctrl-C and SIGTERM end all, with a checkpoint.
+    them read the data and, after a restart, the run folder, which several hosts must share. If a process dies or
+    hangs, all restart from the last checkpoint. Ctrl-C and SIGTERM write a checkpoint and end all.
 
     Under Slurm and Open MPI no launcher is needed: srun trunkfirst fit ...
 

@@ -186,9 +186,9 @@ def suggest(
 ) -> int:
     """Suggest the inputs to simulate next.
 
-    They lower the expected error the most, over the whole range, and are spread out. Simulate them, then add them:
-    trunkfirst fit --data new.npz --from runs/mine --suggested --out runs/mine-2. They train, but they are not like
-    new inputs: errors and intervals are measured without them.
+    These inputs reduce the expected error over the whole range most. Simulate them, then add the samples:
+    trunkfirst fit --data new.npz --from runs/mine --suggested --out runs/mine-2. They lie where the operator is
+    worst, so errors and intervals are measured without them.
 
     Example: trunkfirst suggest runs/mine --count 20 --ranges a=1:10,b=log:1e-3:1 --out next.csv
     """

@@ -63,6 +63,7 @@ def real_numbers(name: str, value: object) -> Float[np.ndarray, "..."]:
         array = array.astype(np.float64)
     if array.dtype.name not in ("float32", "float64"):
         advice = _ADVICE.get(array.dtype.kind, "convert with .astype(float)")
+        advice = advice if array.ndim else "give an array"
         raise DataError(f"{name}: expected real numbers, got {_in_words(array)}; {advice}")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
@@ -75,6 +76,8 @@ def _in_words(array: np.ndarray) -> str:
     if not bad.any():
         return "dtype object"
     first = first_index(bad)
+    if not first:
+        return without_controls(repr(array.item())[:40])
     return f"dtype object; entry {', '.join(map(str, first))} is {without_controls(repr(array[first])[:40])}"
 
 
@@ -119,7 +122,8 @@ def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | No
     except ValueError as error:
         raise DataError(f"{name}: cannot be made an array: {error}") from error
     if array.dtype.kind in "OSUMmc":
-        raise DataError(f"{name}: expected real numbers, got values of type {array.dtype}")
+        hint = "" if array.ndim else "; give an array, not the name of a file"
+        raise DataError(f"{name}: expected real numbers, got values of type {array.dtype}{hint}")
     if axes[1] == "sensors" and array.ndim > 2:  # on a grid
         array = array.reshape(len(array), math.prod(array.shape[1:]))
     if array.ndim != 2:

@@ -41,6 +41,13 @@ class DataCheck:
     """The same in plain values, for programs."""
 
 
+def input_warnings(data: AnyData) -> list[str]:
+    """A sentence where there is nothing to learn from."""
+    inputs = data.flat_inputs
+    is_varied = (inputs != inputs[:1]).any()
+    return [] if is_varied else ["all samples have the same inputs, so that all predictions are the same"]
+
+
 def check_data(source: object, *, keys: Mapping[str, str] | None = None) -> DataCheck:
     """Read data as `read_data` does and describe them.
 

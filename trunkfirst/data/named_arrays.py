@@ -220,7 +220,7 @@ def _guess(present: Mapping[str, Any], missing: Sequence[str], others: Mapping[s
 def _guess_grid(
     known: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]], axes: int = 3
 ) -> dict[str, str]:
-    """Return names if an array of so many axes has one vector for each of them but samples and channels."""
+    """Return names if an array of this many axes has one vector for each of them but samples and channels."""
     fields = {"outputs": known["outputs"]} if "outputs" in known else shapes
     found: list[dict[str, str]] = []
     for name, shape in fields.items():
@@ -297,7 +297,10 @@ def inputs_from_arrays(arrays: Arrays) -> dict[str, InputFunction]:
     if "inputs" in arrays:
         values = {names[0]: arrays["inputs"]}
     if set(names) != set(values):
-        raise DataError(f"input_names: {names} are not the inputs {tuple(values)}; use the same names")
+        advice = (
+            f"save one array for each, inputs.{names[0]} and so on" if len(values) == 1 else "use the same names"
+        )
+        raise DataError(f"input_names: {names} are not the inputs {tuple(values)}; {advice}")
     for key in _OF_INPUTS:
         if key in arrays and len(values) > 1:
             raise DataError(f"{key}: there are {len(values)} inputs; name one of them, as in {key}.{names[0]}")

@@ -35,6 +35,12 @@ class InputFunction:
     `values` is (samples, sensors), or (samples, n, m) on a grid. Optional: the coordinates `sensors` (sensors,
     coordinates), the quadrature weights `sensor_weights` (sensors), and the `grid_shape`, whose product is the
     number of sensors.
+
+    >>> import numpy as np
+    >>> x = np.linspace(0, 1, 30)[:, None]
+    >>> f = InputFunction(np.sin(np.arange(5)[:, None] * x.T), sensors=x)
+    >>> f.values.shape
+    (5, 30)
     """
 
     values: Float[np.ndarray, "samples sensors"]

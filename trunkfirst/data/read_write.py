@@ -178,6 +178,12 @@ def write_data(data: AnyData, path: Path | str) -> None:
         UnknownNameError: another ending.
         DataError: the format cannot hold the data.
         OutputNotWritableError: the file cannot be written.
+
+    >>> import numpy as np
+    >>> data = OperatorData(inputs=np.eye(4), points=np.linspace(0, 1, 3), outputs=np.ones((4, 3)))
+    >>> write_data(data, "my.npz")
+    >>> read_data("my.npz").samples
+    4
     """
     path = Path(path)
     if path.suffix and path.suffix.lower() not in _FORMATS:

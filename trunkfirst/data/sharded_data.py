@@ -322,6 +322,12 @@ def write_shards(blocks: Iterable[OperatorData], path: Path | str) -> ShardedDat
 
     Raises:
         DataError: a block differs from the first in points, sensors or names.
+
+    >>> x, rng = np.linspace(0, 1, 5), np.random.default_rng(0)
+    >>> blocks = (OperatorData(a := rng.normal(size=(10, 1)), x, np.sin(a * x)) for _ in range(3))
+    >>> data = write_shards(blocks, "many")
+    >>> data.samples, data.take([0, 29]).samples
+    (30, 2)
     """
     folder = ShardFolder(Path(path))
     if folder.path.exists() and (not folder.path.is_dir() or (folder.path / _INDEX).exists()):

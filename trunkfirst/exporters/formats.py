@@ -15,6 +15,7 @@ from ..data.array_checks import evenly
 from ..errors import MissingExtraError, PrecisionError, UnknownNameError, UsageError
 from ..files.integrity import atomic_write
 from ..linear.orthonormalise import relative_errors
+from ..method import Trained
 from ..networks.operator import Operator, load
 from ..training_summary import FILE, load_run
 from .explorer import explorer_page
@@ -41,7 +42,7 @@ class Exported:
 
 
 def export(
-    source: Operator | Path | str,
+    source: Operator | Trained | Path | str,
     to: str,
     path: Path | str | None = None,
     *,
@@ -51,7 +52,7 @@ def export(
     """Write an operator to a file for other programs.
 
     Args:
-        source: an operator, or a folder written by `run`, `fit` or `save`.
+        source: an operator, the result of `fit`, or a folder written by `run`, `fit` or `save`.
         to: "onnx", "stablehlo", "numpy" or "html"; or the path, whose ending .onnx, .stablehlo, .py or .html
             selects the format, as in `export(operator, "model.onnx")`.
         path: the file to write, if `to` is a format. It is replaced atomically.
@@ -84,6 +85,7 @@ def export(
         raise UnknownNameError("format", to, (*FORMATS, _PAGE))
     if precision not in (None, *_PRECISIONS):
         raise UnknownNameError("precision", precision, _PRECISIONS)
+    source = source.operator if isinstance(source, Trained) else source
     if to == _PAGE:
         return _export_page(source, Path(path), precision)
     operator = source if isinstance(source, Operator) else _loaded(Path(source))
@@ -109,6 +111,10 @@ def _loaded(folder: Path) -> Operator:
 def format_of(path: Path | str) -> str:
     """The format that the ending of a file names."""
     ending = Path(path).suffix.lower()
+    if not ending:
+        raise UsageError(
+            f"{path} has no ending, which would name the format: {', '.join(_ENDINGS)}; or give it by --to"
+        )
     if ending not in _ENDINGS:
         raise UnknownNameError("format with the ending", ending, tuple(_ENDINGS))
     return _ENDINGS[ending]

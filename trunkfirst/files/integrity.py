@@ -195,8 +195,10 @@ def no_run(folder: Path | str) -> CorruptFileError:
     if folder.is_file():
         return CorruptFileError(f"{folder} is a file; give the folder of a run")
     near = folder if folder.is_dir() else next(parent for parent in folder.absolute().parents if parent.is_dir())
-    runs = sorted((each.parent for each in near.glob(f"*/{MANIFEST}")), key=lambda run: run.stat().st_mtime)
-    names = [str(run if folder.is_dir() else folder.parent / run.name) for run in runs[::-1][:5]]
+    manifests = (each for pattern in ("", "*/", "runs/*/") for each in near.glob(f"{pattern}{MANIFEST}"))
+    runs = {each.parent for each in manifests if not (each.parent / "model.json").exists()}
+    newest = sorted(runs, key=lambda run: run.stat().st_mtime)[::-1][:5]
+    names = [str(run if folder.is_absolute() else os.path.relpath(run)) for run in newest]
     hint = did_you_mean(str(folder), names).strip() or (names and f"runs here: {', '.join(names)}")
     what = f"{folder} is not the folder of a run" if folder.is_dir() else f"{folder}: no such run"
     return CorruptFileError(f"{what}{f'; {hint}' if hint else ''}")

@@ -268,7 +268,8 @@ def _table(path: Path | str, rows: Iterator[tuple[int, list[str]]], *, columns: 
     numbers = array.array("d")
     for line, row in rows:
         if len(row) != columns:
-            raise CorruptFileError(f"{path}: row {line} has {len(row)} cells, the first row {columns}")
+            hint = "; separate by commas" if any(map(_has_other_separator, row)) else ""
+            raise CorruptFileError(f"{path}: row {line} has {len(row)} cells, the first row {columns}{hint}")
         try:
             numbers.extend(map(float, row))
         except ValueError:

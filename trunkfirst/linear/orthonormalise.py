@@ -167,7 +167,12 @@ class QR(AbstractOrthonormaliser):
 
 @record
 class SVD(AbstractOrthonormaliser):
-    """Singular value decomposition: ordered modes, the largest first (RiemannONets' choice)."""
+    """Singular value decomposition: ordered modes, the largest first (RiemannONets' choice).
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(orthonormalise=SVD()).orthonormalise.kind
+    'svd'
+    """
 
     kind: Literal["svd"] = kind_field("svd")
 

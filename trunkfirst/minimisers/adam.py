@@ -58,7 +58,11 @@ class AbstractAdam(AbstractMinimiser):
 
 @record
 class Adam(AbstractAdam):
-    """Adam with its default moments; `first_rate` is halved after every `halve_every` iterations, if given."""
+    """Adam with its default moments; `first_rate` is halved after every `halve_every` iterations, if given.
+
+    >>> Adam(first_rate=1e-2, halve_every=2000).first_rate
+    0.01
+    """
 
     first_rate: float = Field(default=1e-3, gt=0, description="learning rate")
     halve_every: int | None = Field(default=None, ge=1, description="halve the rate after this many iterations")

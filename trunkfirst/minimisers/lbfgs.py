@@ -46,6 +46,10 @@ class LBFGS(AbstractMinimiser):
 
     After an ascent direction, or a line search without decrease, the stored pairs are dropped and the next
     direction is the negative gradient. If that fails too, the state stays the same.
+
+    >>> import trunkfirst
+    >>> trunkfirst.JointTrunk(minimiser=trunkfirst.LBFGS()).minimiser.kind
+    'l-bfgs'
     """
 
     pairs: int = Field(default=30, ge=1, description="steps and changes of the gradient that are remembered")

@@ -100,6 +100,10 @@ class Stopping:
 
     With `stuck`, also if that many iterations lowered it by less than a hundredth of `gain`, as at a kink of a
     ReLU network.
+
+    >>> import trunkfirst
+    >>> trunkfirst.NetworkTrunk(stopping=Stopping(target=1e-8)).stopping.target
+    1e-08
     """
 
     target: float = Field(default=0.0, description="stop below this loss")

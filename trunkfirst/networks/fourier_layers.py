@@ -167,7 +167,7 @@ class GridSymmetries(eqx.Module):
     output_signs: Float[Array, "maps channels"]
 
     def some(self, most: int) -> "GridSymmetries":
-        """At most so many of the maps, evenly spaced, the first included."""
+        """At most this many of the maps, evenly spaced, the first included."""
         return self._at(np.unique(np.linspace(0, len(self.input_signs) - 1, most).astype(int)))
 
     def drawn(self, key: PRNGKeyArray, samples: int) -> "GridSymmetries":

@@ -326,7 +326,7 @@ def input_rows(
 def check_names(inputs: Collection[str], names: Collection[str]) -> None:
     """Raise a `DataError` unless the input functions are those of training."""
     if set(inputs) != set(names):
-        raise DataError(f"inputs: expected {', '.join(names)}; got {', '.join(inputs)}")
+        raise DataError(f"inputs: this operator was trained on {', '.join(names)}; got {', '.join(inputs)}")
 
 
 # -- predictions in files

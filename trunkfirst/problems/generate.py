@@ -51,10 +51,17 @@ def problem_names() -> tuple[str, ...]:
     return (*_PROBLEMS, *_EXACT)
 
 
-def any_problem(name: str) -> AbstractProblem | AbstractExactProblem:
-    """Return the problem called `name`, solved or exact."""
+def check_problem(name: str) -> None:
+    """Raise an error unless there is such a problem; it knows the numbers of the paper's sections."""
+    if (meant := next((p.name for p in _PROBLEMS.values() if p.section == name), None)) is not None:
+        raise UsageError(f"problem {name} of the paper is called {meant!r} here")
     if name not in problem_names():
         raise UnknownNameError("problem", name, problem_names())
+
+
+def any_problem(name: str) -> AbstractProblem | AbstractExactProblem:
+    """Return the problem called `name`, solved or exact."""
+    check_problem(name)
     return _PROBLEMS[name] if name in _PROBLEMS else _EXACT[name]
 
 

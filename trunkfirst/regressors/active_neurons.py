@@ -122,6 +122,9 @@ class ActiveNeurons(AbstractRegressor):
     Inputs are reduced to their principal coordinates above `input_tolerance`, relative to the first: 1e-14 is
     exact, more keeps the network from reacting to small directions. `on_branch` is called at the end, with some
     fifty of the iterations and the branches they ended with.
+
+    >>> ActiveNeurons(width=50, iterations=20).iterations
+    20
     """
 
     width: int = Field(default=100, ge=1, description="neurons")

@@ -254,6 +254,11 @@ class Sklearn(AbstractRegressor):
 
     A `random_state` left open is set from the key. The operator that comes out predicts only: gradients,
     compilation, saving and export raise `PredictOnlyError`.
+
+    >>> import trunkfirst
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> trunkfirst.TwoStep(trunkfirst.ModesTrunk(), Sklearn(RandomForestRegressor())).branch.kind
+    'scikit-learn'
     """
 
     estimator: Any

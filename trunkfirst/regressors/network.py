@@ -142,14 +142,22 @@ class AbstractBranchNetwork:
 
 @record
 class BranchNetwork(AbstractBranchNetwork):
-    """The branch network of `Monolithic` and `MonolithicProjected`."""
+    """The branch network of `Monolithic` and `MonolithicProjected`.
+
+    >>> BranchNetwork(hidden=(100, 100), activation="relu").hidden
+    (100, 100)
+    """
 
     stacked: bool = Field(default=False, description="one network for each coefficient")
 
 
 @record
 class JointBranch(AbstractBranchNetwork, AbstractRegressor):
-    """A network of which all layers are trained by a minimiser, on the mean square error: the paper's step 2."""
+    """A network of which all layers are trained by a minimiser, on the mean square error: the paper's step 2.
+
+    >>> JointBranch(hidden=(500,), activation="relu", iterations=10_000).hidden
+    (500,)
+    """
 
     stacked: bool = Field(default=False, description="one network for each coefficient")
     minimiser: Minimiser = Adam()
@@ -189,6 +197,10 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
 
     Targets are rotated to their principal directions, of which there are few; the last layer is the ridge solution
     for them. With 0 iterations the hidden layers stay as they were drawn.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(branch=NetworkBranch(hidden=(60,), iterations=200)).branch.hidden
+    (60,)
     """
 
     hidden: tuple[PositiveInt, ...] = Field(default=(128,), min_length=1, description="hidden widths")
@@ -367,7 +379,12 @@ def _sample_rows(
 
 @record
 class AutoBranch(AbstractRegressor):
-    """The branch is chosen on samples left out: linear, kernels, networks like `network`, active neurons."""
+    """The branch is chosen on samples left out: linear, kernels, networks like `network`, active neurons.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep().branch.kind
+    'auto'
+    """
 
     network: NetworkBranch = NetworkBranch()
     trial_iterations: int = Field(

@@ -49,7 +49,12 @@ Length = float | Float[np.ndarray, " features"]
 
 @record
 class Linear(AbstractRegressor):
-    """c(x) = W x + b with the penalty ridge s^2 |W|^2, where s is the largest singular value of the inputs."""
+    """Ridge regression c(x) = W x + b, penalty ridge s^2 |W|^2 with the largest singular value s of the inputs.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(trunkfirst.ModesTrunk(), Linear()).branch.kind
+    'linear'
+    """
 
     ridge: float | None = Field(default=None, gt=0, description="ridge; chosen by leave-one-out if left out")
     kind: Literal["linear"] = kind_field("linear")
@@ -272,6 +277,10 @@ class Kernel(AbstractRegressor):
 
     With a length for each input, lengths and ridge maximise the marginal likelihood: unimportant inputs get long
     ones. With several input functions the kernel is a product over them.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(trunkfirst.ModesTrunk(), Kernel(lengths="each")).branch.lengths
+    'each'
     """
 
     smoothness: Literal["1/2", "3/2", "5/2", "inf"] = Field(

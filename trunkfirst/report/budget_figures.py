@@ -35,10 +35,10 @@ _SIGNED = {
     "remainder": ("Remainder", "rounding, or the effect of an output map that is not linear"),
 }
 _CHAIN = {
-    "operator": "Outputs of the two",
+    "operator": "Difference of the two outputs",
     "sensors": "Sensors",
     "training": "Branch at the training sample",
-    "network": "Predictions of the two",
+    "network": "Difference of the two predictions",
 }
 
 
@@ -86,9 +86,8 @@ def _parts(diagnosis: Mapping[str, object], name: str) -> Table:
     ]
     rows += [(words, meaning, MISSING, MISSING, share(part)) for part, (words, meaning) in _SIGNED.items()]
     caption = (
-        f"{name}Root mean squares over the test samples. The squares of trunk and coefficients add up to that of "
-        "the total, with the remainder; those of sensors and branch to that of the coefficients, with the cross "
-        "term."
+        f"{name}Root mean squares over the test samples. As squares, total = trunk + coefficients + remainder, "
+        "and coefficients = sensors + branch + cross term."
     )
     return Table(caption, ("Part", "What it is", "Error", "Relative error", "Of the square"), tuple(rows))
 
@@ -104,8 +103,8 @@ def _chain(diagnosis: Mapping[str, object], name: str) -> Table:
     relative = mapping_at(diagnosis, "budget", "chain", "relative")
     rows = tuple((words, text) for part, words in _CHAIN.items() if (text := _rms(relative, part)) != MISSING)
     caption = (
-        f"{name}Decomposition through the nearest training sample: four parts whose vectors sum to that "
-        "of the coefficients. Where the first and the last nearly cancel, a bound by their sizes is too large."
+        f"{name}The paper's decomposition through the nearest training sample: four vectors whose sum is that "
+        "of the coefficients. Where the first and the last nearly cancel, the sum of their norms is far larger."
     )
     return Table(caption, ("Part", "Relative error"), rows)
 

@@ -23,13 +23,14 @@ from .figures import (
     Look,
     Omission,
     Panel,
+    method_label,
     new_figure,
     plain,
-    short_name,
     to_image,
 )
 from .report_text import Wording
 from .run_files import Experiment, Run
+from .tables import scientific
 
 Field = Float[np.ndarray, " points"]
 DECADES = 4  # shown below the largest error; smaller errors take the lowest colour
@@ -125,7 +126,7 @@ def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
     largest = max(float(error.max()) for error in errors.values())
     images = [_draw_field(mesh, sample.target, name="map-target", title="Target", quantity=wording.output_axis)]
     for method, error in errors.items():
-        name, title = f"map-error-{_slug(method)}", f"Error, {short_name(method)}"
+        name, title = f"map-error-{_slug(method)}", f"Error, {method_label(method)}"
         images.append(_draw_error(mesh, error, largest, name=name, title=title, unit=wording.unit))
     channel = f" (the first of {evaluation.channels} output channels)" if evaluation.channels > 1 else ""
     label = _labelled(evaluation.labels, wording, sample.index)
@@ -134,7 +135,7 @@ def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
         "method's prediction. All error maps share one logarithmic colour scale (dark: accurate, bright: wrong); "
         f"errors more than {DECADES} orders below the largest take the darkest colour."
     )
-    left_out = ", ".join(short_name(method) for method in experiment.methods if method not in examples)
+    left_out = ", ".join(method_label(method) for method in experiment.methods if method not in examples)
     if left_out:
         caption += f" Not shown, because the files hold no finite prediction of this sample: {left_out}."
     return Panel(heading, caption, tuple(images))
@@ -176,12 +177,11 @@ def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
     """Target, prediction and error of a typical and of the worst test sample of the first run that has them."""
     title = "A typical and the worst test sample"
     found = _with_worst(experiment)
-    if found is None:
+    if found is None or not found[1].typical:
         return None
     _, evaluation = found
     worst = evaluation.worst[0]
-    typical = evaluation.example_in(min(worst.channel, evaluation.channels - 1))
-    samples = {"typical": typical, "typical-worst": worst} if typical is not None else {"typical-worst": worst}
+    samples = {"typical": evaluation.typical[0], "typical-worst": worst}
     if not all(np.isfinite(sample.prediction).all() for sample in samples.values()):
         return Omission(title, "a prediction is not finite.")
     labels = {"typical": "Typical", "typical-worst": "Worst"}
@@ -193,9 +193,8 @@ def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
     largest = max(float(np.abs(sample.prediction - sample.target).max()) for sample in samples.values())
     channel = f", {wording.channel(worst.channel).split(' (')[0]}" if evaluation.channels > 1 else ""
     caption = (
-        f"Of {len(evaluation.errors):,} test samples, which were not used for training, one whose output has the "
-        f"median size, and the one with the largest relative error{channel}. The largest absolute error here is "
-        f"{largest:.2e}."
+        f"Of {len(evaluation.errors):,} test samples, which were not used for training: the one with the median "
+        f"error, and the one with the largest{channel}. The largest absolute error here is {scientific(largest)}."
     )
     return Panel(title, caption, tuple(images), rows=_rows(images, samples))
 
@@ -216,9 +215,9 @@ def draw_worst(experiment: Experiment, wording: Wording) -> Drawn:
         images += _draw_sample(evaluation, sample, f"worst-{rank}", f"Sample {sample.index}{channel}", wording)
     labels = _labelled(evaluation.labels, wording, *(sample.index for sample in samples))
     caption = (
-        f"{short_name(run.method)}, seed {run.seed}: the {len(samples)} of {len(evaluation.errors)} test samples "
-        f"with the largest relative errors{f' ({labels})' if labels else ''}. If they have something in common, "
-        "add training samples of that kind."
+        f"{method_label(run.method)}, seed {run.seed}: the {len(samples)} of {len(evaluation.errors)} test "
+        f"samples with the largest relative errors{f' ({labels})' if labels else ''}. If they have something in "
+        "common, add training samples of that kind."
     )
     return Panel(title, caption, tuple(images), rows=_rows(images, samples))
 
@@ -239,7 +238,7 @@ def _draw_sample(
 ) -> list[Image]:
     """Target, prediction and error: as curves, as maps or, of more coordinates, errors against targets."""
     is_known = 0 <= sample.index < len(evaluation.errors)
-    title = f"{label}, error {evaluation.errors[sample.index]:.1e}" if is_known else label
+    title = f"{label}, error {scientific(evaluation.errors[sample.index])}" if is_known else label
     if sample.points.shape[1] == 1:
         return _draw_curves(sample, name, title, wording)
     if sample.points.shape[1] > 2:

@@ -51,10 +51,9 @@ _STYLE: Look = {
 
 @dataclass(frozen=True)
 class MethodStyle:
-    """Names and look of one training method, the same in every figure; the markers are the paper's."""
+    """Name and look of one training method, the same in every figure; the markers are the paper's."""
 
-    label: str
-    paper_name: str
+    name: str
     # Its own results
     colour: str
     marker: str
@@ -64,11 +63,6 @@ class MethodStyle:
     # Its conditional optimum
     optimal_colour: str
     optimal_marker: str
-
-    @property
-    def name(self) -> str:
-        """The name with the paper's abbreviation: `two-step (2ST)`."""
-        return f"{self.label} ({self.paper_name})" if self.paper_name else self.label
 
     def curve(self) -> Look:
         """Arguments of `plot` for a line."""
@@ -84,20 +78,20 @@ class MethodStyle:
     def hollow_marks(self) -> Look:
         """Arguments of `plot` for the errors of the conditional optimum."""
         look = {"linestyle": "none", "marker": self.optimal_marker, "markersize": 6, "markerfacecolor": "none"}
-        name = plain(f"best possible, {self.paper_name or self.label}")
+        name = plain(f"best possible, {self.name}")
         return look | {"color": self.optimal_colour, "label": name}
 
 
 _STYLES = {
-    "two-step": MethodStyle("two-step", "2ST", BLUE, "*", "-", 2.6, "", SKY, "o"),
-    "two-step-without-qr": MethodStyle("two-step without QR", "2STw/oQR", GREEN, "^", "--", 1.4, "..", GREEN, "v"),
-    "monolithic": MethodStyle("monolithic", "VAN", VERMILION, "x", "-.", 2.0, "//", ORANGE, "s"),
+    "two-step": MethodStyle("two-step", BLUE, "*", "-", 2.6, "", SKY, "o"),
+    "two-step-without-qr": MethodStyle("two-step without QR", GREEN, "^", "--", 1.4, "..", GREEN, "v"),
+    "monolithic": MethodStyle("monolithic", VERMILION, "x", "-.", 2.0, "//", ORANGE, "s"),
 }
 
 
 def method_style(method: str) -> MethodStyle:
     """The look of a method; all that the paper does not have look alike."""
-    return _STYLES.get(method) or MethodStyle(method, "", PURPLE, "D", ":", 2.0, "xx", PURPLE, "p")
+    return _STYLES.get(method) or MethodStyle(method, PURPLE, "D", ":", 2.0, "xx", PURPLE, "p")
 
 
 def method_rank(method: str) -> int:
@@ -106,19 +100,13 @@ def method_rank(method: str) -> int:
 
 
 def method_label(method: str) -> str:
-    """Name of a method with the paper's abbreviation: `two-step (2ST)`."""
+    """Name of a method in figures and tables."""
     return method_style(method).name
 
 
 def method_names(methods: Iterable[str]) -> str:
     """Names of several methods, separated by commas."""
     return ", ".join(map(method_label, methods))
-
-
-def short_name(method: str) -> str:
-    """The paper's abbreviation of a method where there is one."""
-    style = method_style(method)
-    return style.paper_name or style.label
 
 
 # -- drawing

@@ -81,8 +81,7 @@ def _readable(value: Any) -> str:
 
 _PAPER = (
     "The paper is Lee and Shin, “On the training and generalization of deep operator networks”. It calls the "
-    "two-step method 2ST, the same without orthonormalisation 2STw/oQR, and the usual training of everything at "
-    "once VAN."
+    "two-step method 2ST, the same without QR 2STw/oQR, and monolithic training, of everything at once, VAN."
 )
 _UNTESTED = "No samples were held back for testing, so there are no pictures of unseen samples."
 # Every name that a drawing of a report can have.

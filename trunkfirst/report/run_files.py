@@ -187,7 +187,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Method and seed: `two-step (2ST), seed 0`."""
+        """Method and seed: `two-step, seed 0`."""
         return f"{method_label(self.method)}, seed {self.seed}"
 
     @property

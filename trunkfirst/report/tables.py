@@ -287,8 +287,8 @@ _HOW = (
 )
 _IN_FOLDS = (
     "Errors are those of the whole operator on samples that were left out; everything, the trunk included, was "
-    "fitted to the others. Closed forms leave out one part after the other; what is trained by iterations, the "
-    "first alone, half of which compares. Branch networks had a small budget. Test samples were not used."
+    "fitted to the others. Closed forms were compared with each part left out in turn, networks, with a small "
+    "budget, with the first part left out, on one half of it. Test samples were not used."
 )
 _SCREENING = "Networks whose hidden layers were not trained served only to select the encoders to try."
 

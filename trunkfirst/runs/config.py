@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from ..errors import SettingError, UnknownNameError, UsageError, ValueRangeError
+from ..errors import SettingError, UsageError, ValueRangeError
 from ..files.integrity import absent
 from ..files.text_files import read_toml
 from ..method import AbstractMethod
 from ..monolithic import Monolithic, MonolithicProjected
 from ..presets import preset_method
-from ..problems.generate import problem_names
+from ..problems.generate import check_problem, problem_names
 from ..run_data import DataSettings
 from ..settings import Field, OneOf, from_values, merge, parse_setting, put, record, setting_text, to_values
 from ..two_step import TwoStep
@@ -149,8 +149,7 @@ def problem_configs(
     Raises:
         SettingError: where a setting does not exist, or has no effect on any of the methods.
     """
-    if given.get("problem") not in problem_names():
-        raise UnknownNameError("problem", str(given.get("problem")), problem_names())
+    check_problem(str(given.get("problem")))
     preset = str(preset or given.get("preset", "fast"))
     wanted = given.get("method", {})
     named = wanted.get("kind", "two-step")

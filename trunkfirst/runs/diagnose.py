@@ -178,8 +178,8 @@ class _Run:
 def _at_sensors(run: _Run) -> Case:
     points = len(run.data.points)
     where = (
-        f"the {points:,} points of training themselves, where what the sensors do not see cannot be "
-        "seen: their part is zero by construction; give --data FILE with the same inputs at finer points"
+        f"the {points:,} training points themselves. Errors between these points do not show there, and the "
+        "part of the sensors is zero by construction; give --data FILE with the same inputs at finer points"
     )
     places = np.arange(run.data.samples)
     return run.case(run.rows(points), run.data, places, places[:0], where)
@@ -239,7 +239,7 @@ def _from_unseen(run: _Run, given: OperatorData, name: str) -> Case:
     if len(given.points) > len(everyone.points):
         return Case(run.operator, test, at_sensors, everyone, None, None, where, len(fresh))
     near = everyone.take(nearest_samples(test, everyone))
-    where += ", those of training: what the sensors do not see cannot be seen there"
+    where += ", the training points themselves; errors between them do not show"
     return Case(run.operator, at_sensors, at_sensors, everyone, None, (near, near), where, len(fresh))
 
 

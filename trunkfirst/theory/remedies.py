@@ -106,7 +106,7 @@ class Diagnosis:
     def sentence(self) -> str:
         """The diagnosis in words."""
         if self.improve is None:
-            return f"Nothing is to be improved: the relative error of {self.error:.1e} is rounding."
+            return f"There is nothing to improve: the relative error of {self.error:.1e} is rounding."
         name, left = self.improve, self.expected[self.improve]
         hint = f" (about N = {self.width_needed})" if name == "width" and self.width_needed else ""
         return (
