@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         with tempfile.TemporaryDirectory() as folder:
             place = _with_data(Path(folder))
             results = place if options.quick else options.out or RESULTS
+            results.mkdir(parents=True, exist_ok=True)
             if name in REPEATED:
                 attack, most = REPEATED[name]
                 journal = results / f"attacks-{attack.__name__}.jsonl"
