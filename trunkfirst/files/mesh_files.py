@@ -215,6 +215,9 @@ def write_mesh(
     `cells` are their name in meshio, as "triangle", and their corners; without them points are dots.
     """
     meshio = _import_meshio(path)
+    if points.shape[1] > 3:
+        found = f"the points have {points.shape[1]}"
+        raise DataError(f"{path}: a mesh has at most 3 coordinates, {found}; write .npz or .nc")
     cells = cells or ("vertex", np.arange(len(points))[:, None])
     places = np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
     data = {name: np.ascontiguousarray(values) for name, values in fields.items()}
