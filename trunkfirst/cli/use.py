@@ -1,6 +1,7 @@
 """Commands for a trained operator, and doctor."""
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -380,6 +381,9 @@ def _at_sensors(operator: "Operator", memory: "TrainingSummary", inputs: dict[st
     (first, *others) = inputs.values()
     if not others and len(names) > 1 and first.values.shape[1] == operator.sensors:
         return first.values  # a table without titles
+    if set(names) < set(inputs):
+        warnings.warn(f"not used: {', '.join(name for name in inputs if name not in names)}", stacklevel=2)
+        inputs = {name: inputs[name] for name in names}
     check_names(inputs, operator.input_names)
     counts = {name: len(memory.sensors[name]) if name in memory.sensors else None for name in names}
     if len(names) == 1:

@@ -35,7 +35,7 @@ from .interpolants import GridSpline, SimplexInterpolation
 from .inversion import InverseProblem, Inversion, checked_noise, checked_observations, checked_range
 from .layers import Modes, count_parameters
 from .storage import model_card, read_operator, write_operator
-from .training_domain import TrainingDomain, checked_rows, input_rows, number_names
+from .training_domain import TrainingDomain, checked_rows, input_rows, number_names, point_rows
 
 
 class Operator(DeepONet):
@@ -116,7 +116,7 @@ class Operator(DeepONet):
             inputs: (samples, sensors); or a dictionary of these by input function, as `data.inputs`; or a pandas
                 table with their columns. For an xarray Dataset the result is a Dataset with the names, coordinates
                 and units of training.
-            points: (points, coordinates); by default the training points.
+            points: (points, coordinates), or {"x": x, "t": t} for a grid; by default the training points.
             interval: a level such as 0.9, for prediction intervals.
             extrapolate: predict at points outside the training domain too, with a warning; otherwise they are
                 refused.
@@ -382,9 +382,7 @@ class Operator(DeepONet):
             raise DataError("points: this operator does not know its training points; pass points=...")
         if points is None:
             return np.asarray(domain.points), np.zeros(len(np.asarray(domain.points)), bool)
-        if self.trunk.coordinates == 1 and np.ndim(points) == 1:
-            points = np.asarray(points)[:, None]
-        places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
+        places = point_rows(points, domain.coordinate_names, self.trunk.coordinates)
         is_outside = self.is_outside(places)
         if not extrapolate:
             domain.refuse(places, is_outside)

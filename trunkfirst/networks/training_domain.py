@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 from scipy.spatial import KDTree
 
+from ..data.array_checks import real_array
+from ..data.gridded import combinations
 from ..data.named_arrays import NewInputs
 from ..data.operator_data import columns_of, default_coordinate_names, values_of
 from ..errors import DataError, UnknownNameError
@@ -309,6 +311,20 @@ def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | No
         count = f"{is_wrong.sum():,} of {array.size:,} values"
         raise DataError(f"{name}[{row}, {column}] is {array[row, column]}; {count} are not finite")
     return array
+
+
+def point_rows(points: Any, names: tuple[str, ...], coordinates: int) -> np.ndarray:
+    """Points as an array (points, coordinates): of one coordinate, or the combinations of {"x": x, "t": t}."""
+    if isinstance(points, Mapping):
+        names = names or default_coordinate_names(coordinates)
+        if set(points) != set(names):
+            raise DataError(
+                f"points: expected the coordinates {', '.join(names)}; got {', '.join(map(str, points))}"
+            )
+        points = combinations([real_array(f"points[{name!r}]", points[name], (name,)) for name in names])
+    if coordinates == 1 and np.ndim(points) == 1:
+        points = np.asarray(points)[:, None]
+    return checked_rows("points", points, ("points", "coordinates"), coordinates)
 
 
 def input_rows(
