@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.io
 from helpers import read_file
 from own_problems import Call
 
@@ -156,6 +157,21 @@ def test_a_table_of_pandas_names_the_inputs():
     assert np.array_equal(data.flat_inputs, A)
     with pytest.raises(DataError, match="expected alpha, beta, gamma; got alpha"):
         operator.predict(table[["alpha"]])
+
+
+@pytest.mark.usefixtures("no_report")
+def test_predictions_for_matlab(call: Call, tmp_path: Path):
+    """From a file that SciPy wrote to one that SciPy reads."""
+    scipy.io.savemat(tmp_path / "my.mat", source())
+    scipy.io.savemat(tmp_path / "new.mat", {"inputs": A[:4]})
+    data = trunkfirst.read_data(tmp_path / "my.mat", keys=KEYS)
+    trunkfirst.fit(data, method=METHOD, out=tmp_path / "run")
+    files = ("--inputs", tmp_path / "new.mat", "--out", tmp_path / "u.mat")
+    code, _, err = call("predict", tmp_path / "run", *files)
+    assert (code, err) == (0, "")
+    found = scipy.io.loadmat(tmp_path / "u.mat")
+    assert np.allclose(found["outputs"], U[:4].reshape(4, 40))
+    assert not np.any(found["is_outlier"])
 
 
 @pytest.mark.usefixtures("no_report")

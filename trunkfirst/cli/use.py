@@ -100,7 +100,7 @@ def predict(
         Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), .nc, .zarr, .csv or .npy.")
     ],
     out: Annotated[
-        Path, typer.Option(help="The file to write: .npz, .nc, .zarr or .vtu; without an ending a folder of .vtu.")
+        Path, typer.Option(help="The file: .npz, .mat, .h5, .nc, .zarr, .vtu; without an ending a folder of .vtu.")
     ],
     points: Annotated[
         Path | None, typer.Option(help="Output points, .npz, .npy or .csv.", show_default="the training points")
@@ -129,7 +129,8 @@ def predict(
 
     from ..data.named_arrays import parse_keys
     from ..data.read_write import read_inputs, read_points
-    from ..networks.training_domain import TrainingDomain, check_target, write_predictions
+    from ..networks.prediction_files import check_target, write_predictions
+    from ..networks.training_domain import TrainingDomain
 
     check_target(out)
     operator, memory = _load(folder)
@@ -383,11 +384,10 @@ def _at_sensors(operator: "Operator", memory: "TrainingSummary", inputs: dict[st
         return first.values  # a table without titles
     if set(names) < set(inputs):
         warnings.warn(f"not used: {', '.join(name for name in inputs if name not in names)}", stacklevel=2)
-        inputs = {name: inputs[name] for name in names}
-    check_names(inputs, operator.input_names)
+    else:
+        check_names(inputs, names)
     counts = {name: len(memory.sensors[name]) if name in memory.sensors else None for name in names}
-    if len(names) == 1:
-        counts[names[0]] = operator.sensors
+    counts |= {names[0]: operator.sensors} if len(names) == 1 else {}
     return np.concatenate([memory.at_sensors(name, inputs[name], counts[name]) for name in names], axis=1)
 
 

@@ -1,11 +1,10 @@
-"""What an operator remembers of its training data, checks of what it is given, and files of its predictions."""
+"""What an operator remembers of its training data, and checks of what it is given."""
 
 import dataclasses as dc
 import functools as ft
 import hashlib
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,22 +15,15 @@ from ..data.array_checks import real_array
 from ..data.gridded import combinations
 from ..data.named_arrays import NewInputs
 from ..data.operator_data import columns_of, default_coordinate_names, values_of
-from ..errors import DataError, UnknownNameError
-from ..files.integrity import prepare_directory
-from ..files.mesh_files import write_mesh
-from ..files.npz import write_npz
-from ..files.xarray_files import field_dataset, write_dataset
-from .grids import grid_axes, grid_cells, is_grid
+from ..errors import DataError
+from ..files.xarray_files import field_dataset
+from .grids import grid_axes, is_grid
 from .simplices import SimplexSearch, covers
 
 # The margin of scattered points is measured at this many of them.
 _MOST_NEIGHBOURS = 5_000
 # Coordinates that differ by less, relative to their size, are the same: points may have been in single precision.
 _ROUNDING = 1e-6
-# Formats of files of predictions, and endings of the fields in them.
-_LABELLED = (".nc", ".zarr")
-_ENDINGS = (".npz", *_LABELLED, ".vtu", "")
-_FIELDS = {"outputs": "", "lower": "_lower", "upper": "_upper"}
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -353,63 +345,3 @@ def check_names(inputs: Collection[str], names: Collection[str]) -> None:
     """Raise a `DataError` unless the input functions are those of training."""
     if set(inputs) != set(names):
         raise DataError(f"inputs: expected {', '.join(names)}; got {', '.join(inputs)}")
-
-
-# -- predictions in files
-
-
-def check_target(path: Path) -> None:
-    """Refuse a file of an unknown format before anything is computed."""
-    if path.suffix.lower() not in _ENDINGS:
-        known = (*_ENDINGS[:-1], "a folder, without an ending, of .vtu files")
-        raise UnknownNameError("file format", path.suffix, known)
-
-
-def write_predictions(
-    path: Path, domain: TrainingDomain, arrays: Mapping[str, np.ndarray], is_outlier: np.ndarray, given: NewInputs
-) -> None:
-    """Write points, outputs, bounds and marks in the format that the ending of `path` names."""
-    suffix = path.suffix.lower()
-    if suffix in (".vtu", ""):
-        _write_meshes(path, domain, arrays)
-    elif suffix in _LABELLED:
-        fields = {ending: arrays[name] for name, ending in _FIELDS.items() if name in arrays}
-        marks = {"is_outlier": is_outlier, "is_extrapolated": arrays["is_extrapolated"]}
-        write_dataset(path, domain.dataset(fields, arrays["points"], given, **marks))
-    else:
-        # the second is the name before 0.2
-        write_npz(path, {**arrays, "is_outlier": is_outlier, "is_strange": is_outlier})
-
-
-def _write_meshes(path: Path, domain: TrainingDomain, arrays: Mapping[str, np.ndarray]) -> None:
-    """One file with the fields "T_0", "T_1", ... of all samples, or a folder with a file for each of them."""
-    points = arrays["points"]
-    cells = _cells(domain, points)
-    samples = [
-        {
-            f"{name}{ending}": values[..., channel]
-            for key, ending in _FIELDS.items()
-            if key in arrays
-            for values in [arrays[key][sample].reshape(len(points), -1)]
-            for channel, name in enumerate(domain.channel_names or map(str, range(values.shape[1])))
-        }
-        for sample in range(len(arrays["outputs"]))
-    ]
-    is_outside = arrays["is_extrapolated"]
-    marks = {"is_extrapolated": is_outside.astype(np.uint8)} if is_outside.any() else {}
-    if path.suffix:
-        digits = len(str(len(samples) - 1))
-        fields = {f"{n}_{i:0{digits}}": v for i, each in enumerate(samples) for n, v in each.items()}
-        write_mesh(path, points, cells, (samples[0] if len(samples) == 1 else fields) | marks)
-        return
-    folder = prepare_directory(path)
-    for number, fields in enumerate(samples):
-        write_mesh(folder / f"sample-{number:05}.vtu", points, cells, fields | marks)
-
-
-def _cells(domain: TrainingDomain, points: np.ndarray) -> tuple[str, np.ndarray] | None:
-    """The triangles or tetrahedra of training where the points are those of training, else the cells of a grid."""
-    is_known = domain.points is not None and np.array_equal(points, domain.points)
-    if is_known and domain.triangles is not None:
-        return {3: "triangle", 4: "tetra"}[domain.triangles.shape[1]], domain.triangles
-    return grid_cells(points)
