@@ -192,6 +192,7 @@ def test_hostile_and_damaged_meshes(tmp_path: Path):
         (bomb, UnsafeFileError, "defines entities of XML"),
         (away, UnsafeFileError, "secret.h5"),
         (text[:300], CorruptFileError, "case03.xdmf"),
+        ("\x1b", CorruptFileError, r"case03.xdmf as a mesh: \w"),
     ):
         (folder / "case03.xdmf").write_text(content)
         with pytest.raises(kind, match=words):

@@ -175,7 +175,8 @@ def _serve_meshes(job: dict[str, Any], path: Path) -> None:
         except Exception as error:
             # meshio 5.3 with NumPy 2.3 or later cannot read numbers as text
             hint = "; save it in binary (gmsh -bin)" if file.suffix.lower() == ".msh" else ""
-            raise CorruptFileError(f"cannot read {file} as a mesh: {str(error)[:200]}{hint}") from error
+            reason = str(error)[:200] or type(error).__name__
+            raise CorruptFileError(f"cannot read {file} as a mesh: {reason}{hint}") from error
         if first is None or not np.array_equal(first, mesh.points):
             send_array(f"{number}:points", np.asarray(mesh.points, np.float64), {})
         first = np.asarray(mesh.points) if first is None else first

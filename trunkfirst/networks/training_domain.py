@@ -15,7 +15,7 @@ from ..data.array_checks import real_array
 from ..data.gridded import combinations
 from ..data.named_arrays import NewInputs
 from ..data.operator_data import columns_of, default_coordinate_names, values_of
-from ..errors import DataError
+from ..errors import DataError, without_controls
 from ..files.xarray_files import field_dataset
 from .grids import grid_axes, is_grid
 from .simplices import SimplexSearch, covers
@@ -330,6 +330,7 @@ def input_rows(
         check_names(columns, names)
     if not isinstance(inputs, Mapping):
         return checked_rows("inputs", inputs, ("samples", "sensors"), sensors)
+    inputs = {without_controls(str(name)): value for name, value in inputs.items()}
     check_names(inputs, names)
     parts = [
         checked_rows(f"inputs[{name!r}]", inputs[name], ("samples", "sensors"), size)
