@@ -6,6 +6,7 @@ import dataclasses as dc
 import json
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +47,7 @@ def options_for(
     options = parser.parse_args(argv)
     given = sys.argv[1:] if argv is None else argv
     shown = [word for word in given if word not in ("--out", str(options.out))]
-    options.command = " ".join(["python", f"benchmarks/{Path(parser.prog).name}", *shown])
+    options.command = shlex.join(["python", f"benchmarks/{Path(parser.prog).name}", *shown])
     return options
 
 

@@ -13,6 +13,7 @@ from trunkfirst.inputs import BasisInputs, RawInputs, StandardisedInputs
 from trunkfirst.linear.orthonormalise import QR, SVD
 from trunkfirst.losses import Batches
 from trunkfirst.minimisers.adam import Adam
+from trunkfirst.minimisers.lbfgs import LBFGS
 from trunkfirst.monolithic import Monolithic
 from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.presets import preset_method
@@ -415,9 +416,25 @@ def test_encoders_by_name(text: str, encoding: object):
 def test_make_config_names_what_is_missing():
     with pytest.raises(ValueRangeError, match="problem"):
         make_config({"seed": 1})
-    trunk = {"kind": "joint", "minimiser": {"first_rate": 0.1}}
-    with pytest.raises(SettingError, match=r"setting 'method.trunk.minimiser.kind' is missing"):
-        make_config({"problem": NAME, "method": {"trunk": trunk}})
+    inputs = {"kind": "per-input", "encodings": {"a": {"function": "log"}}}
+    with pytest.raises(SettingError, match=r"setting 'method.inputs.encodings.a.kind' is missing"):
+        make_config({"problem": NAME, "method": {"inputs": inputs}})
+
+
+@pytest.mark.parametrize(
+    ("minimiser", "expected"),
+    [
+        ("l-bfgs", LBFGS(pairs=100)),
+        ({"kind": "l-bfgs", "curvature": 0.5}, LBFGS(pairs=100, curvature=0.5)),
+        ({"curvature": 0.5}, LBFGS(pairs=100, curvature=0.5)),
+        ({"pairs": 7}, LBFGS(pairs=7)),
+        ("adam", Adam()),
+    ],
+)
+def test_a_minimiser_by_its_kind_keeps_what_its_trunk_sets(minimiser: object, expected: object):
+    trunk = {"kind": "moving", "minimiser": minimiser}
+    found: Any = make_config({"data": {"file": "x.npz"}, "method": {"trunk": trunk}}).method
+    assert found.trunk.minimiser == expected
 
 
 def test_a_section_without_a_kind_changes_the_default():

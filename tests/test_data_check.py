@@ -12,10 +12,11 @@ import pytest
 from helpers import read_file
 from own_problems import Call
 
+import trunkfirst
 from trunkfirst.data.data_check import check_data
 from trunkfirst.data.fixed_functions import spectrum
 from trunkfirst.data.operator_data import OperatorData
-from trunkfirst.data.read_write import write_data
+from trunkfirst.data.read_write import read_inputs, write_data
 from trunkfirst.data.scattered_data import ScatteredData, scattered_from_lists
 from trunkfirst.errors import DataError
 from trunkfirst.linear.low_rank import trunk_limit
@@ -325,3 +326,17 @@ def test_names_that_differ_by_control_characters_alone_are_refused():
         pytest.raises(DataError, match="inputs: two names differ by control characters alone"),
     ):
         aligned(inputs={"f": INPUTS, "f\x00": INPUTS})
+
+
+def test_names_are_those_of_training_without_control_characters(tmp_path: Path):
+    """The data of a fit were refused for predictions: only there the names were cleaned."""
+    inputs = {"a\x1b[31m": np.arange(12.0)[:, None], "b": np.ones((12, 1))}
+    arrays = {"points": np.arange(4.0)[:, None], "outputs": np.arange(12.0)[:, None] * np.ones(4)}
+    np.savez(tmp_path / "my.npz", **{f"inputs.{name}": value for name, value in inputs.items()}, **arrays)
+    with pytest.warns(UserWarning, match="control characters"):
+        operator = trunkfirst.fit(tmp_path / "my.npz", method=trunkfirst.TwoStep("modes", "linear")).operator
+    expected = operator.predict({"a[31m": inputs["a\x1b[31m"], "b": inputs["b"]})
+    with pytest.warns(UserWarning, match="control characters"):
+        given = read_inputs(tmp_path / "my.npz").functions
+    assert np.array_equal(operator.predict(given), expected)
+    assert np.array_equal(operator.predict(inputs), expected)

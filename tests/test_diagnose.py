@@ -196,11 +196,14 @@ def test_the_report_has_a_section(call: Call, run: Path):
     assert sentence.split(";")[0] in page
     assert "nearest training sample" in page
     assert "K_N" in page
-    assert {"budget-parts-0.svg", "budget-samples-0.svg"} <= {path.name for path in (run / "figures").iterdir()}
+    drawn = {path.name for path in (run / "figures").iterdir()}
+    assert {"budget-parts-0.svg", "budget-samples-0.svg", "learning-curve-0.svg"} <= drawn
+    assert "How many samples" in page
     assert write_report(run).read_text() == page
     (run / "diagnosis.json").unlink()
     assert "Error budget" not in write_report(run).read_text()
     assert not list((run / "figures").glob("budget-*"))
+    assert not list((run / "figures").glob("learning-*"))
 
 
 def test_a_file_with_the_test_samples_alone(run: Path, tmp_path: Path):

@@ -62,6 +62,14 @@ def test_subnormal_inputs_are_no_outliers():
     assert known.is_outlier(50 * some[:1]).all()
 
 
+def test_subnormal_inputs_have_no_inverse():
+    """1/x is infinite: the search for an encoder ended in a traceback."""
+    tiny = 1e-320 * (1 + np.abs(INPUTS))
+    method = trunkfirst.TwoStep("modes", trunkfirst.Kernel())
+    operator = trunkfirst.fit(tiny, OUTPUTS, X[:, None], method=method, progress=False).operator
+    assert np.isfinite(operator.predict(tiny)).all()
+
+
 def test_a_channel_of_zeros_is_learned_as_zero():
     both = np.stack([OUTPUTS, 0 * OUTPUTS], axis=2)
     operator = trunkfirst.fit(INPUTS, both, X[:, None], method=METHOD, progress=False).operator

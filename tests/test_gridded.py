@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.io
 from helpers import read_file
 from own_problems import Call
 
@@ -118,6 +119,10 @@ def test_arrays_that_are_not_used_are_noted():
 def test_fit_takes_a_grid_in_python():
     result = trunkfirst.fit(A, U.swapaxes(1, 2), {"x": X, "t": T}, axes=("t", "x"), method=METHOD)
     assert np.allclose(result.operator.predict(A), U.reshape(20, 40))
+    some = result.operator.predict(A, {"t": T[2:4], "x": X[1:]})
+    assert np.allclose(some, U[:, 1:, 2:4].reshape(20, -1), atol=1e-12)
+    with pytest.raises(DataError, match="expected the coordinates x, t; got x, y"):
+        result.operator.predict(A, {"x": X, "y": T})
 
 
 @pytest.mark.usefixtures("no_report")
@@ -152,6 +157,35 @@ def test_a_table_of_pandas_names_the_inputs():
     assert np.array_equal(data.flat_inputs, A)
     with pytest.raises(DataError, match="expected alpha, beta, gamma; got alpha"):
         operator.predict(table[["alpha"]])
+
+
+@pytest.mark.usefixtures("no_report")
+def test_predictions_for_matlab(call: Call, tmp_path: Path):
+    """From a file that SciPy wrote to one that SciPy reads."""
+    scipy.io.savemat(tmp_path / "my.mat", source())
+    scipy.io.savemat(tmp_path / "new.mat", {"inputs": A[:4]})
+    data = trunkfirst.read_data(tmp_path / "my.mat", keys=KEYS)
+    trunkfirst.fit(data, method=METHOD, out=tmp_path / "run")
+    files = ("--inputs", tmp_path / "new.mat", "--out", tmp_path / "u.mat")
+    code, _, err = call("predict", tmp_path / "run", *files)
+    assert (code, err) == (0, "")
+    found = scipy.io.loadmat(tmp_path / "u.mat")
+    assert np.allclose(found["outputs"], U[:4].reshape(4, 40))
+    assert not np.any(found["is_outlier"])
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.filterwarnings("always:not used")
+def test_further_columns_of_a_table_are_left_out_with_a_note(call: Call, tmp_path: Path):
+    """Parameters are found by their titles, in any order, next to a column with the number of the case."""
+    trunkfirst.fit({"a": A[:, :1], "b": A[:, 1:2]}, U[..., 0], X[:, None], method=METHOD, out=tmp_path / "run")
+    operator = trunkfirst.load(tmp_path / "run")
+    (tmp_path / "new.csv").write_text("case,b,a\n1,0.5,-0.2\n2,0.1,0.3\n")
+    files = ("--inputs", tmp_path / "new.csv", "--out", tmp_path / "u.npz")
+    code, _, err = call("predict", tmp_path / "run", *files)
+    assert (code, err) == (0, "trunkfirst: warning: not used: case\n")
+    with np.load(tmp_path / "u.npz") as found:
+        assert np.array_equal(found["outputs"], operator.predict({"a": [[-0.2], [0.3]], "b": [[0.5], [0.1]]}))
 
 
 def test_names_do_not_change_what_is_tried():

@@ -145,6 +145,17 @@ def test_bounds_are_quantiles_of_predictions_that_were_held_out():
     assert found.field[1] == pytest.approx(np.sort(relative)[89])
 
 
+def test_intervals_are_those_of_as_many_modes_as_the_operator_has():
+    """At x = 0 all outputs are 1. All modes together know that, the few that the linear branch can use do not."""
+    rng, x = np.random.default_rng(0), np.linspace(0, 1, 20)
+    k, b = rng.uniform(1, 3, (230, 1)), rng.uniform(0, 1, (230, 1))
+    data = OperatorData({"k": k, "b": b}, x[:, None], 1 + b * np.sin(k * x))
+    train, new = data.take(slice(30)), data.take(slice(30, None))
+    found = trunkfirst.fit(train, method=METHOD, intervals=True).operator.predict(new.flat_inputs, interval=0.9)
+    covered = ((found.lower <= new.outputs) & (new.outputs <= found.upper)).mean(axis=0)
+    assert covered.min() > 0.9 - binomial(0.9, 30, 200)
+
+
 def test_what_was_not_measured_is_trained_once_more():
     """Without predictions from choosing, a fifth of the samples is left out."""
     data = surprising(100, 0)

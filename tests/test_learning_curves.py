@@ -30,6 +30,9 @@ def test_a_power_law_is_inverted():
     assert curve.samples_for(0.15) == pytest.approx((400.0, 400.0, 400.0))
     assert "about 400 samples instead of 100" in curve.sentence()
     assert curve.summary()["to_halve"] == {"samples": 400, "from": 400, "to": 400}
+    found = curve.summary()["law"]
+    assert (found["counts"][0], found["counts"][-1]) == pytest.approx((10, 400))
+    assert found["errors"] == pytest.approx([3 * n**-0.5 for n in found["counts"]])
     with pytest.raises(ValueRangeError, match="above 0"):
         curve.samples_for(0.0)
 

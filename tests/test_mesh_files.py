@@ -13,6 +13,7 @@ from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.read_write import read_data, read_inputs
 from trunkfirst.data.scattered_data import ScatteredData
 from trunkfirst.errors import CorruptFileError, DataError, UnsafeFileError
+from trunkfirst.files.mesh_files import write_mesh
 
 meshio = pytest.importorskip("meshio", reason="meshes need the extra mesh")
 
@@ -136,6 +137,11 @@ def test_points_on_a_grid_are_written_with_cells(call: Call, tmp_path: Path, dim
     assert np.allclose(found.point_data["output_00"], values[0])
 
 
+def test_a_mesh_has_three_coordinates_at_most(tmp_path: Path):
+    with pytest.raises(DataError, match=r"u\.vtu: a mesh has at most 3 coordinates, the points have 4"):
+        write_mesh(tmp_path / "u.vtu", np.zeros((5, 4)), None, {"u": np.zeros(5)})
+
+
 @pytest.mark.usefixtures("no_report")
 def test_points_outside_the_domain_are_marked(call: Call, tmp_path: Path):
     folder = make_folder(tmp_path / "my", "triangle", "vtu")
@@ -165,6 +171,7 @@ def test_several_fields_and_vectors(tmp_path: Path):
     write_table(folder / "parameters.csv")
     data = read_file(folder, keys={"outputs": "T,flow"})
     assert data.channel_names == ("T", "flow 1", "flow 2")
+    assert read_file(folder, keys={"outputs": "T"}).output_name == "T"
     with pytest.raises(DataError, match=r"no outputs here; found: .*T \(12, 6\).*flow \(12, 6, 2\)"):
         read_data(folder)
     mesh("triangle", T=fields(PLANE)[0]).write(folder / "03.vtu")
@@ -185,6 +192,7 @@ def test_hostile_and_damaged_meshes(tmp_path: Path):
         (bomb, UnsafeFileError, "defines entities of XML"),
         (away, UnsafeFileError, "secret.h5"),
         (text[:300], CorruptFileError, "case03.xdmf"),
+        ("\x1b", CorruptFileError, r"case03.xdmf as a mesh: \w"),
     ):
         (folder / "case03.xdmf").write_text(content)
         with pytest.raises(kind, match=words):

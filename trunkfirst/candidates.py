@@ -19,6 +19,7 @@ from .inputs import (
     PrincipalInputs,
     StandardisedInputs,
     input_modes,
+    positive_sensors,
 )
 from .linear.low_rank import principal_rows
 from .networks.grids import grid_order, is_grid
@@ -102,7 +103,7 @@ def _for_function(function: InputFunction) -> list[AbstractInputs]:
         # At very many sensors a network on all of them is slow, and no better than on their principal coordinates.
         whole = [StandardisedInputs()] if inputs.shape[1] <= _MAX_SENSORS else []
         return [*whole, *principal, *predictive]
-    if (inputs > 0).all(axis=0).any():
+    if positive_sensors(inputs).any():
         return [StandardisedInputs(), *(StandardisedInputs(f) for f in ("log", "inverse", "inverse-root"))]
     return [StandardisedInputs()]
 
@@ -122,7 +123,7 @@ def anisotropic_encodings(data: AnyData, best: Sequence[AbstractInputs]) -> list
     sensors = data.flat_inputs.shape[1]
     if sensors > _FEW_SENSORS:
         return [each for each in best if _features(each, data) <= _FEW_SENSORS][:2]
-    is_positive = (data.flat_inputs > 0).all(axis=0).any()
+    is_positive = positive_sensors(data.flat_inputs).any()
     is_plain = isinstance(data, OperatorData) and (len(data.inputs) == 1 or sensors == len(data.inputs))
     return [StandardisedInputs(), *([PowerInputs()] if is_positive and is_plain else [])]
 

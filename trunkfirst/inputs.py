@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from pydantic import BeforeValidator
 
 from .basis_inputs import Interval, checked_interval, coefficient_matrix
@@ -64,6 +64,11 @@ class RawInputs(AbstractInputs):
         return Identity()
 
 
+def positive_sensors(inputs: Float[np.ndarray, "samples sensors"]) -> Bool[np.ndarray, " sensors"]:
+    """Sensors that are positive in all samples, and not so small that 1/x is infinite."""
+    return (inputs >= np.finfo(inputs.dtype).tiny).all(axis=0)
+
+
 @record
 class StandardisedInputs(AbstractInputs):
     """Every sensor with mean 0 and deviation 1, optionally after a function, such as log, of the positive ones.
@@ -85,7 +90,7 @@ class StandardisedInputs(AbstractInputs):
         inputs = data.flat_inputs
         if self.function is None:
             return fit_standardise(inputs)
-        is_positive = (inputs > 0).all(axis=0)
+        is_positive = positive_sensors(inputs)
         if not is_positive.any():
             sample, sensor = np.unravel_index(int(np.argmin(inputs)), inputs.shape)
             raise DataError(
@@ -123,7 +128,7 @@ class PowerInputs(AbstractInputs):
         powers = best_powers(data) if self.powers is None else np.asarray(self.powers)
         if len(powers) != inputs.shape[1]:
             raise DataError(f"inputs: {len(powers)} powers are given for {inputs.shape[1]} sensors")
-        first = Powers(powers.astype(inputs.dtype), (inputs > 0).all(axis=0) & (powers != 1))
+        first = Powers(powers.astype(inputs.dtype), positive_sensors(inputs) & (powers != 1))
         return Chain((first, fit_standardise(np.asarray(first(inputs)))))
 
 

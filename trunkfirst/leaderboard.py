@@ -319,9 +319,9 @@ class Leaderboard:
         ]
         means = {each: self.mean(each) for each in self._errors.errors}
         choice = Choice(name, means, self.best_network(), self._settings, baseline)
-        held_out = (lambda: self._held_out(name)) if self._measured else None
         # What was handed over is not trained again for another number of modes.
         method = self._methods.get(str(candidate)) or self.method_of(candidate, error)
+        held_out = (lambda: self._held_out(name, method)) if self._measured else None
         return Chosen(method, choice, error, held_out)
 
     def _validation_error(self, name: str) -> float:
@@ -336,14 +336,16 @@ class Leaderboard:
         rows = None if self._errors.is_complete(name) else self._errors.measuring(list(self.tried))
         return self._errors.mean(name, rows)
 
-    def _held_out(self, name: str) -> HeldOut:
+    def _held_out(self, name: str, method: AbstractMethod) -> HeldOut:
         candidate = self.tried[name]
+        trunk = method.trunk if isinstance(method, TwoStep) else None
+        modes = trunk.width if isinstance(trunk, ModesTrunk) else None
         if name in self._finely:
-            predictions = self._finely[name][0].predictions(candidate)
+            predictions = self._finely[name][0].predictions(candidate, modes=modes)
             return HeldOut(self._data.take(self._errors.left_out), predictions[self._errors.left_out])
         is_complete = self._trials.is_complete(candidate)
         rows = self._errors.left_out if is_complete else self._errors.measuring(list(self.tried))
-        predictions = self._trials.predictions(candidate, self._parts(candidate))
+        predictions = self._trials.predictions(candidate, self._parts(candidate), modes=modes)
         return HeldOut(self._data.take(rows), predictions[rows])
 
     def method_of(self, candidate: Candidate, error: float | None) -> AbstractMethod:

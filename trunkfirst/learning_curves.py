@@ -24,6 +24,8 @@ from .two_step import TwoStep
 _SIZES, _RATIO, FEWEST, _MOST = 6, 8, 10, 1000
 # Resampled curves, the fewest sizes that each is fitted to, and the share of them in a printed range.
 _DRAWS, _FEWEST_SIZES, _LEVEL = 400, 3, 0.8
+# The law is drawn up to this many times the samples there are.
+_AHEAD = 4
 # Where the error falls more slowly than this power, more samples do not pay.
 _FLAT = 0.1
 # Relative errors below this are rounding; they do not fall with more samples.
@@ -77,6 +79,7 @@ class LearningCurve:
             "rate": self.rate,
             "rate_range": self._range(self.rates),
             "to_halve": {"samples": middle, "from": low, "to": high},
+            "law": self._law(),
             "sentence": self.sentence(),
         }
 
@@ -92,6 +95,13 @@ class LearningCurve:
         end = f"{most:,.0f}" if most < 1e3 * self.samples else "far more"
         needed = f"to halve it you need about {middle:,.0f} samples instead of {self.samples:,}"
         return f"{fall}: {needed} ({fewest:,.0f} to {end})."
+
+    def _law(self) -> dict[str, list[float]]:
+        """The fitted law from the smallest size to some times the samples: median, and a range of 80 %."""
+        counts = np.geomspace(self.counts[0], _AHEAD * self.samples, 30)
+        errors = self.constants[:, None] * counts ** -self.rates[:, None]
+        low, middle, high = np.quantile(errors, [(1 - _LEVEL) / 2, 0.5, (1 + _LEVEL) / 2], axis=0)
+        return {"counts": counts.tolist(), "errors": middle.tolist(), "from": low.tolist(), "to": high.tolist()}
 
     def _range(self, values: np.ndarray) -> list[float]:
         return [float(q) for q in np.quantile(values, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])]

@@ -52,6 +52,13 @@ def number_at(content: object, *keys: str) -> float | None:
     return None if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
 
 
+def numbers_at(content: object, *keys: str) -> list[float]:
+    """The list of numbers at the end of a path of keys; an empty one where there is none."""
+    values = mapping_at(content, *keys[:-1]).get(keys[-1])
+    numbers = [number_at({"": value}, "") for value in values] if isinstance(values, list) else []
+    return [number for number in numbers if number is not None]
+
+
 @dc.dataclass(frozen=True)
 class FlatRecord:
     """A record of texts, numbers and flags."""

@@ -87,10 +87,25 @@ class OneOf:
 
 def from_values(record_type: type[T], values: Any) -> T:
     """The record of nested plain `values`; the first thing wrong raises an error that names the key."""
+    values = _with_defaults(record_type, values)
     try:
         return _adapter(record_type).validate_python(values)
     except pydantic.ValidationError as error:
         raise _explain(error, record_type, values) from None
+
+
+def _with_defaults(owner: Any, values: Any) -> Any:
+    """`values`, where a section of the default's kind, or of none, changes the default that its owner gives it."""
+    if not isinstance(values, dict) or not dc.is_dataclass(owner):
+        return values
+    defaults: dict[str, Any] = {field.name: _default(field) for field in dc.fields(owner) if field.name in values}
+    sections = {name: to_values(default) for name, default in defaults.items() if dc.is_dataclass(default)}
+    merged = merge(sections, values)
+    return {name: _with_defaults(_member(_options(owner, name), value), value) for name, value in merged.items()}
+
+
+def _default(field: dc.Field[Any]) -> Any:
+    return getattr(field.default, "default", field.default)
 
 
 def to_values(settings: Any) -> dict[str, Any]:
@@ -207,9 +222,7 @@ def _member(options: list[Any], values: Any) -> Any:
 
 def kind_of(record_type: Any) -> str | None:
     """The kind of a record type, if it has one."""
-    found = [field.default for field in dc.fields(record_type) if field.name == "kind"]
-    default: Any = found[0] if found else None
-    return getattr(default, "default", default)
+    return next((_default(field) for field in dc.fields(record_type) if field.name == "kind"), None)
 
 
 def record_types(annotation: Any) -> list[Any]:

@@ -158,14 +158,17 @@ class Folds:
 
     @one_blas_thread()
     def predictions(
-        self, candidate: Candidate, parts: Sequence[int] | None = None
+        self, candidate: Candidate, parts: Sequence[int] | None = None, *, modes: int | None = None
     ) -> Float[np.ndarray, "samples points ..."]:
-        """Physical outputs of every sample that is left out once; NaN for the others."""
+        """Physical outputs of every sample that is left out once; NaN for the others.
+
+        `modes` is how many the operator has, where it has fewer than the candidate.
+        """
         if candidate.trunk is not None:
             return self._trained.predictions(candidate)
         found = np.full(self.data.outputs.shape, np.nan)
         for part in range(len(self.parts)) if parts is None else parts:
-            coordinates = self._fold(part).coordinates_of(candidate, self._predicted(candidate, part))
+            coordinates = self._fold(part).coordinates_of(candidate, self._predicted(candidate, part)[..., :modes])
             found[self.parts[part]] = self._coordinates.fields(coordinates)
         return found
 
@@ -225,7 +228,7 @@ class _Fold:
 
     def coordinates_of(self, candidate: Candidate, predicted: Coordinates) -> Coordinates:
         """Coefficients of the outputs from coefficients of the modes."""
-        return _times(predicted, self.modes(candidate)) * self.scale
+        return _times(predicted, self.modes(candidate)[: predicted.shape[2]]) * self.scale
 
     def fit(self, candidate: Candidate, seed: int) -> Callable[[np.ndarray], Coordinates]:
         """Fit a candidate; the function returned predicts coefficients of the modes."""
@@ -325,8 +328,11 @@ class TrainedTrunk:
             found[self.parts[part]] = self._evaluated(candidate, part).errors
         return found
 
-    def predictions(self, candidate: Candidate, parts: Sequence[int] | None = None) -> np.ndarray:
+    def predictions(
+        self, candidate: Candidate, parts: Sequence[int] | None = None, *, modes: int | None = None
+    ) -> np.ndarray:
         """Physical outputs of every sample that is left out once; NaN for the others."""
+        del modes  # as many as the method finds without the part
         found = np.full(self.data.outputs.shape, np.nan)
         for part in range(len(self.parts)) if parts is None else parts:
             found[self.parts[part]] = self._evaluated(candidate, part).predictions

@@ -1,6 +1,7 @@
 """Commands for a trained operator, and doctor."""
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,7 +98,7 @@ def predict(
         Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), .nc, .zarr, .csv or .npy.")
     ],
     out: Annotated[
-        Path, typer.Option(help="The file to write: .npz, .nc, .zarr or .vtu; without an ending a folder of .vtu.")
+        Path, typer.Option(help="The file: .npz, .mat, .h5, .nc, .zarr, .vtu; without an ending a folder of .vtu.")
     ],
     points: Annotated[
         Path | None, typer.Option(help="Output points, .npz, .npy or .csv.", show_default="the training points")
@@ -126,7 +127,7 @@ def predict(
 
     from ..data.named_arrays import parse_keys
     from ..data.read_write import read_inputs, read_points
-    from ..networks.training_domain import check_target, write_predictions
+    from ..networks.prediction_files import check_target, write_predictions
     from ..training_summary import load_run
 
     check_target(out)
@@ -359,10 +360,12 @@ def _at_sensors(operator: "Operator", memory: "TrainingSummary", inputs: dict[st
     (first, *others) = inputs.values()
     if not others and len(names) > 1 and first.values.shape[1] == operator.sensors:
         return first.values  # a table without titles
-    check_names(inputs, operator.input_names)
+    if set(names) < set(inputs):
+        warnings.warn(f"not used: {', '.join(name for name in inputs if name not in names)}", stacklevel=2)
+    else:
+        check_names(inputs, names)
     counts = {name: len(memory.sensors[name]) if name in memory.sensors else None for name in names}
-    if len(names) == 1:
-        counts[names[0]] = operator.sensors
+    counts |= {names[0]: operator.sensors} if len(names) == 1 else {}
     return np.concatenate([memory.at_sensors(name, inputs[name], counts[name]) for name in names], axis=1)
 
 

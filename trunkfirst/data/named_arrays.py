@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from ..errors import DataError, UsageError, without_controls
-from .array_checks import real_numbers
+from .array_checks import plain_name, real_numbers
 from .gridded import Arrays, column, family
 from .operator_data import InputFunction, OperatorData, default_coordinate_names
 from .scattered_data import AnyData, ScatteredData
@@ -307,7 +307,7 @@ def inputs_from_arrays(arrays: Arrays) -> dict[str, InputFunction]:
         for name in family(arrays, key):
             if name not in values:
                 raise DataError(f"{key}.{name}: there is no input {name!r}; inputs: {', '.join(values)}")
-    return {name: _input(arrays, name, values[name], is_only=len(names) == 1) for name in names}
+    return {plain_name(name): _input(arrays, name, values[name], is_only=len(names) == 1) for name in names}
 
 
 def _input(arrays: Arrays, name: str, value: np.ndarray, *, is_only: bool) -> InputFunction:

@@ -119,6 +119,8 @@ def _arranged(found: Labelled, keys: Keys | None) -> tuple[dict[str, Any], dict[
         names = {only[key] if key in only and key != name else key: name for key, name in names.items()}
     named: dict[str, Any] = {key: found.arrays[name] for key, name in names.items()}
     named |= {} if order is None else {"axes": np.array(listed(order))}
+    if names.get("outputs", "outputs") != "outputs":
+        named.setdefault("output_name", np.array(names["outputs"].removeprefix("outputs.")))
     rest = {name: found.arrays[name] for name in unused if name not in found.coordinates}
     axes = {key: found.axes[name] for key, name in names.items() if name in found.axes}
     if not axes:

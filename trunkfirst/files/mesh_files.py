@@ -175,7 +175,8 @@ def _serve_meshes(job: dict[str, Any], path: Path) -> None:
         except Exception as error:
             # meshio 5.3 with NumPy 2.3 or later cannot read numbers as text
             hint = "; save it in binary (gmsh -bin)" if file.suffix.lower() == ".msh" else ""
-            raise CorruptFileError(f"cannot read {file} as a mesh: {str(error)[:200]}{hint}") from error
+            reason = str(error)[:200] or type(error).__name__
+            raise CorruptFileError(f"cannot read {file} as a mesh: {reason}{hint}") from error
         if first is None or not np.array_equal(first, mesh.points):
             send_array(f"{number}:points", np.asarray(mesh.points, np.float64), {})
         first = np.asarray(mesh.points) if first is None else first
@@ -215,6 +216,9 @@ def write_mesh(
     `cells` are their name in meshio, as "triangle", and their corners; without them points are dots.
     """
     meshio = import_extra(f"writing {path}", "meshio", "mesh")
+    if points.shape[1] > 3:
+        found = f"the points have {points.shape[1]}"
+        raise DataError(f"{path}: a mesh has at most 3 coordinates, {found}; write .npz or .nc")
     cells = cells or ("vertex", np.arange(len(points))[:, None])
     places = np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
     data = {name: np.ascontiguousarray(values) for name, values in fields.items()}

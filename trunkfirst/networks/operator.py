@@ -37,7 +37,7 @@ from .interpolants import GridSpline, SimplexInterpolation
 from .inversion import InverseProblem, Inversion, checked_noise, checked_observations, checked_range
 from .layers import Modes, count_parameters
 from .storage import model_card, read_operator, write_operator
-from .training_domain import UNKNOWN, TrainingDomain, input_rows, number_names
+from .training_domain import UNKNOWN, TrainingDomain, input_rows, number_names, point_rows
 
 
 class Operator(DeepONet):
@@ -99,7 +99,7 @@ class Operator(DeepONet):
             inputs: (samples, sensors); or a dictionary of these by input function, as `data.inputs`; or a pandas
                 table with their columns. For an xarray Dataset the result is a Dataset with the names, coordinates
                 and units of training.
-            points: (points, coordinates); by default the training points.
+            points: (points, coordinates), or {"x": x, "t": t} for a grid; by default the training points.
             interval: a level such as 0.9, for prediction intervals.
             extrapolate: predict at points outside the training domain too, with a warning; otherwise they are
                 refused.
@@ -348,9 +348,7 @@ class Operator(DeepONet):
             if self.domain.points is None:
                 raise DataError("points: this operator does not know its training points; pass points=...")
             return self.domain.points, np.zeros(len(self.domain.points), bool)
-        if self.trunk.coordinates == 1 and np.ndim(points) == 1:
-            points = np.asarray(points)[:, None]
-        places = checked_rows("points", points, ("points", "coordinates"), self.trunk.coordinates)
+        places = point_rows(points, self.domain.coordinate_names, self.trunk.coordinates)
         is_outside = self.is_outside(places)
         if not extrapolate:
             self.domain.refuse(places, is_outside)

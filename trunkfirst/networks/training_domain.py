@@ -1,36 +1,29 @@
-"""What an operator remembers of its training data, checks of what it is given, and files of its predictions."""
+"""What an operator remembers of its training data, and checks of what it is given."""
 
 import dataclasses as dc
 import functools as ft
 import hashlib
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Real
 from scipy.spatial import KDTree
 
-from ..data.array_checks import checked_rows
+from ..data.array_checks import checked_rows, real_array
+from ..data.gridded import combinations
 from ..data.named_arrays import NewInputs
 from ..data.operator_data import columns_of, default_coordinate_names, values_of
-from ..errors import DataError, UnknownNameError
-from ..files.integrity import prepare_directory
-from ..files.mesh_files import write_mesh
-from ..files.npz import write_npz
-from ..files.xarray_files import field_dataset, write_dataset
+from ..errors import DataError, without_controls
+from ..files.xarray_files import field_dataset
 from ..intervals import Intervals, Novelty, intervals_from, novelty_from
-from .grids import grid_axes, grid_cells, is_grid
+from .grids import grid_axes, is_grid
 from .simplices import Elements, covers
 
 # The margin of scattered points is measured at this many of them.
 _MOST_NEIGHBOURS = 5_000
 # Coordinates that differ by less, relative to their size, are the same: points may have been in single precision.
 _ROUNDING = 1e-6
-# Formats of files of predictions, and endings of the fields in them.
-_LABELLED = (".nc", ".zarr")
-_ENDINGS = (".npz", *_LABELLED, ".vtu", "")
-_FIELDS = {"outputs": "", "lower": "_lower", "upper": "_upper"}
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -301,6 +294,20 @@ def number_names(names: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[str, .
     )
 
 
+def point_rows(points: Any, names: tuple[str, ...], coordinates: int) -> np.ndarray:
+    """Points as an array (points, coordinates): of one coordinate, or the combinations of {"x": x, "t": t}."""
+    if isinstance(points, Mapping):
+        names = names or default_coordinate_names(coordinates)
+        if set(points) != set(names):
+            raise DataError(
+                f"points: expected the coordinates {', '.join(names)}; got {', '.join(map(str, points))}"
+            )
+        points = combinations([real_array(f"points[{name!r}]", points[name], (name,)) for name in names])
+    if coordinates == 1 and np.ndim(points) == 1:
+        points = np.asarray(points)[:, None]
+    return checked_rows("points", points, ("points", "coordinates"), coordinates)
+
+
 def input_rows(
     inputs: Any, names: tuple[str, ...], sizes: tuple[int | None, ...], sensors: int | None
 ) -> np.ndarray:
@@ -312,6 +319,7 @@ def input_rows(
         check_names(columns, names)
     if not isinstance(inputs, Mapping):
         return checked_rows("inputs", inputs, ("samples", "sensors"), sensors)
+    inputs = {without_controls(str(name)): value for name, value in inputs.items()}
     check_names(inputs, names)
     parts = [
         checked_rows(f"inputs[{name!r}]", inputs[name], ("samples", "sensors"), size)
@@ -327,54 +335,3 @@ def check_names(inputs: Collection[str], names: Collection[str]) -> None:
     """Raise a `DataError` unless the input functions are those of training."""
     if set(inputs) != set(names):
         raise DataError(f"inputs: this operator was trained on {', '.join(names)}; got {', '.join(inputs)}")
-
-
-# -- predictions in files
-
-
-def check_target(path: Path) -> None:
-    """Refuse a file of an unknown format before anything is computed."""
-    if path.suffix.lower() not in _ENDINGS:
-        known = (*_ENDINGS[:-1], "a folder, without an ending, of .vtu files")
-        raise UnknownNameError("file format", path.suffix, known)
-
-
-def write_predictions(
-    path: Path, domain: TrainingDomain, arrays: Mapping[str, np.ndarray], is_outlier: np.ndarray, given: NewInputs
-) -> None:
-    """Write points, outputs, bounds and marks in the format that the ending of `path` names."""
-    suffix = path.suffix.lower()
-    fields = {ending: arrays[name] for name, ending in _FIELDS.items() if name in arrays}
-    if suffix in (".vtu", ""):
-        _write_meshes(path, domain, arrays["points"], domain.by_channel(fields), arrays["is_extrapolated"])
-    elif suffix in _LABELLED:
-        marks = {"is_outlier": is_outlier, "is_extrapolated": arrays["is_extrapolated"]}
-        write_dataset(path, domain.dataset(fields, arrays["points"], given, **marks))
-    else:
-        # the second is the name before 0.2
-        write_npz(path, {**arrays, "is_outlier": is_outlier, "is_strange": is_outlier})
-
-
-def _write_meshes(
-    path: Path, domain: TrainingDomain, points: np.ndarray, fields: dict[str, np.ndarray], is_outside: np.ndarray
-) -> None:
-    """One file with the fields "T_0", "T_1", ... of all samples, or a folder with a file for each of them."""
-    cells, count = _cells(domain, points), len(next(iter(fields.values())))
-    marks = {"is_extrapolated": is_outside.astype(np.uint8)} if is_outside.any() else {}
-    samples = [{name: values[k] for name, values in fields.items()} for k in range(count)]
-    if path.suffix:
-        digits = len(str(count - 1))
-        all_fields = {f"{name}_{k:0{digits}}": v for k, each in enumerate(samples) for name, v in each.items()}
-        write_mesh(path, points, cells, (samples[0] if count == 1 else all_fields) | marks)
-        return
-    folder = prepare_directory(path)
-    for number, each in enumerate(samples):
-        write_mesh(folder / f"sample-{number:05}.vtu", points, cells, each | marks)
-
-
-def _cells(domain: TrainingDomain, points: np.ndarray) -> tuple[str, np.ndarray] | None:
-    """The triangles or tetrahedra of training where the points are those of training, else the cells of a grid."""
-    is_known = domain.points is not None and np.array_equal(points, domain.points)
-    if is_known and domain.triangles is not None:
-        return {3: "triangle", 4: "tetra"}[domain.triangles.shape[1]], domain.triangles
-    return grid_cells(points)

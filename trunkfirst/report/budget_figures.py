@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
-from ..records import mapping_at, number_at
+from ..records import mapping_at, number_at, numbers_at
 from .figures import (
     BLUE,
     INK,
@@ -50,7 +50,8 @@ def budget_items(experiment: Experiment) -> tuple[str | Panel | Table, ...]:
     panels = [_panel(run, names[index], index) for index, run in diagnosed]
     tables = [table for index, run in diagnosed for table in budget_tables(run.diagnosis, names[index])]
     more = [f"{names[index]}{text}" for index, run in diagnosed if (text := samples_sentence(run.diagnosis))]
-    return (*filter(None, sentences), *more, *panels, *tables)
+    curves = [panel for index, run in diagnosed if (panel := _curve_panel(run, names[index], index))]
+    return (*filter(None, sentences), *more, *panels, *curves, *tables)
 
 
 def budget_sentence(diagnosis: Mapping[str, object], name: str = "") -> str:
@@ -94,8 +95,8 @@ def _parts(diagnosis: Mapping[str, object], name: str) -> Table:
 
 def _curve(diagnosis: Mapping[str, object], name: str) -> Table:
     curve = mapping_at(diagnosis, "learning_curve")
-    counts, errors = (value if isinstance(value := curve.get(key), list) else [] for key in ("counts", "errors"))
-    rows = tuple((f"{count:,}", scientific(error)) for count, error in zip(counts, errors, strict=True))
+    counts, errors = (numbers_at(curve, key) for key in ("counts", "errors"))
+    rows = tuple((f"{count:,.0f}", scientific(error)) for count, error in zip(counts, errors, strict=False))
     return Table(f"{name}Errors on samples left out, with fewer samples.", ("Samples", "Relative error"), rows)
 
 
@@ -137,6 +138,28 @@ def _panel(run: Run, name: str, index: int) -> Panel:
         "sample, worst first; where a line lies just below that of the total, that part dominates the sample."
     )
     return Panel(f"{name}Where the error comes from", caption, tuple(image for image in images if image))
+
+
+def _curve_panel(run: Run, name: str, index: int) -> Panel | None:
+    """The learning curve and its extrapolation, where `diagnose` has written them."""
+    curve, law = (mapping_at(run.diagnosis, "learning_curve", *path) for path in ((), ("law",)))
+    counts, errors = (numbers_at(curve, key) for key in ("counts", "errors"))
+    places, middle, low, high = (numbers_at(law, key) for key in ("counts", "errors", "from", "to"))
+    if not counts or len(counts) != len(errors) or not len(places) == len(middle) == len(low) == len(high):
+        return None
+    figure, axes = new_figure(width=5.2, height=3.0)
+    axes.fill_between(places, low, high, color=BLUE, alpha=0.15, linewidth=0, label="80 % of resampled folds")
+    axes.plot(places, middle, "--", color=BLUE, label="power law")
+    axes.plot(counts, errors, "o", color=INK, label="measured")
+    axes.axvline(number_at(curve, "samples") or counts[-1], color=INK, linewidth=0.8, linestyle=":")
+    axes.set(xscale="log", yscale="log", xlabel="Samples", ylabel="Relative error")
+    alt = f"Relative errors with {counts[0]:g} to {counts[-1]:g} samples, and a power law up to {places[-1]:.0f}."
+    caption = (
+        "Errors of a closed form on samples left out, by the number of samples it was fitted to, with the fitted "
+        "power law. The dotted line is at the samples that there are; to its right the law is an extrapolation."
+    )
+    image = to_image(figure, f"learning-curve-{index}", alt, legend=3)
+    return Panel(f"{name}How many samples", caption, (image,))
 
 
 def _bars(run: Run, index: int) -> Image:

@@ -90,7 +90,7 @@ _NAMES = (
     *("anls", "anls-loss", "anls-error"),
     *("trunk-loss", "trunk-loss-time", "branch-loss", "branch-loss-time"),
     *("error-time", "errors", "errors-mean", "errors-histogram", "worst-*"),
-    *("budget-parts-*", "budget-samples-*"),
+    *("budget-parts-*", "budget-samples-*", "learning-curve-*"),
 )
 
 

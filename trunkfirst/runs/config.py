@@ -69,7 +69,7 @@ def make_config(values: dict[str, Any]) -> RunConfig:
     A section without a `kind` changes the default one; settings of the trunk without one are those of a network.
     """
     values = _with_trunk_kind(values)
-    config = from_values(RunConfig, merge(to_values(RunConfig()), values))
+    config = from_values(RunConfig, values)
     if config.problem is None and config.data.file is None:
         raise ValueRangeError("give either a problem by name or data.file")
     return config
