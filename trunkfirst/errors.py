@@ -119,14 +119,6 @@ class MissingExtraError(TrunkfirstError, ImportError):
         super().__init__(f"{what} needs {package}; install it with: pip install 'trunkfirst[{extra}]'")
 
 
-def import_extra(what: str, package: str, extra: str) -> Any:
-    """An optional package, imported; a `MissingExtraError` that says what needs it if it is not installed."""
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        raise MissingExtraError(what, package, extra) from error
-
-
 class FolderInUseError(TrunkfirstError, OSError):
     exit_code = 17
 
@@ -149,3 +141,11 @@ class FailedRunsError(TrunkfirstError, ArithmeticError):
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, handled like Ctrl-C but with exit code 143."""
+
+
+def import_extra(what: str, package: str, extra: str) -> Any:
+    """An optional package, imported; a `MissingExtraError` that says what needs it if it is not installed."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingExtraError(what, package, extra) from error

@@ -105,7 +105,7 @@ class TerminalReporter:
     def on_run(self, progress: Any) -> None:
         """Show a finished run of a sweep."""
         row = progress.row
-        result = f"validation {number(row.validation)}, test {number(row.test)}" if row.is_sound else row.reason
+        result = f"validation {_number(row.validation)}, test {_number(row.test)}" if row.is_sound else row.reason
         left = f"  about {progress.remaining_seconds:.0f} s left" if progress.done < progress.total else ""
         count = f"{progress.done}/{progress.total}"
         self._print_line(f"{count}  {row.name}: {result}{left}")
@@ -140,8 +140,7 @@ def _is_interactive() -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
-def number(value: float | None) -> str:
-    """Three digits, or a dash."""
+def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2e}"
 
 

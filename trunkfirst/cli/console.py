@@ -11,7 +11,6 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from ..errors import without_controls
-from ..progress import number
 
 # Title, titles of the columns, and rows.
 Rows: TypeAlias = tuple[str, Sequence[str], Iterable[Sequence[str]]]
@@ -46,6 +45,11 @@ def say(text: str, *, quiet: bool = False) -> None:
     """Print a line, or several; names from files can do nothing to the terminal."""
     if not quiet:
         typer.echo("\n".join(map(without_controls, text.split("\n"))))
+
+
+def number(value: float | None) -> str:
+    """Three digits, or a dash."""
+    return "-" if value is None else f"{value:.2e}"
 
 
 # -- results of runs

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from ..progress import number
-from .console import Json, Keys, Quiet, Rows, RunFolder, say, show
+from .console import Json, Keys, Quiet, Rows, RunFolder, number, say, show
 
 if TYPE_CHECKING:
     import numpy as np

@@ -64,7 +64,8 @@ class Operator(DeepONet):
     domain: TrainingDomain = eqx.field(static=True, default=UNKNOWN)
 
     def __check_init__(self) -> None:
-        self.domain.check(self.trunk.coordinates, self.sensors, self.channels or 1, len(self.input_names))
+        if self.domain is not UNKNOWN:
+            self.domain.check(self.trunk.coordinates, self.sensors, self.channels or 1, len(self.input_names))
 
     @overload
     def predict(

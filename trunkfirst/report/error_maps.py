@@ -1,7 +1,7 @@
 """Single test samples over the domain: target and errors of each method, the worst samples, the problem itself."""
 
 import re
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,22 +181,16 @@ def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
         return None
     _, evaluation = found
     worst = evaluation.worst[0]
-    samples = {"typical": evaluation.typical[0], "typical-worst": worst}
-    if not all(np.isfinite(sample.prediction).all() for sample in samples.values()):
+    shown = [(evaluation.typical[0], "typical", "Typical"), (worst, "typical-worst", "Worst")]
+    if not all(np.isfinite(sample.prediction).all() for sample, _, _ in shown):
         return Omission(title, "a prediction is not finite.")
-    labels = {"typical": "Typical", "typical-worst": "Worst"}
-    images = [
-        image
-        for name, sample in samples.items()
-        for image in _draw_sample(evaluation, sample, name, labels[name], wording)
-    ]
-    largest = max(float(np.abs(sample.prediction - sample.target).max()) for sample in samples.values())
+    largest = max(float(np.abs(sample.prediction - sample.target).max()) for sample, _, _ in shown)
     channel = f", {wording.channel(worst.channel).split(' (')[0]}" if evaluation.channels > 1 else ""
     caption = (
         f"Of {len(evaluation.errors):,} test samples, which were not used for training: the one with the median "
         f"error, and the one with the largest{channel}. The largest absolute error here is {scientific(largest)}."
     )
-    return Panel(title, caption, tuple(images), rows=_rows(images, samples))
+    return _panel(title, caption, evaluation, shown, wording)
 
 
 def draw_worst(experiment: Experiment, wording: Wording) -> Drawn:
@@ -209,28 +203,34 @@ def draw_worst(experiment: Experiment, wording: Wording) -> Drawn:
     samples = [sample for sample in evaluation.worst if np.isfinite(sample.prediction).all()]
     if not samples:
         return Omission(title, "none of their predictions is finite.")
-    images: list[Image] = []
-    for rank, sample in enumerate(samples, 1):
-        channel = f", channel {sample.channel + 1}" if evaluation.channels > 1 else ""
-        images += _draw_sample(evaluation, sample, f"worst-{rank}", f"Sample {sample.index}{channel}", wording)
     labels = _labelled(evaluation.labels, wording, *(sample.index for sample in samples))
     caption = (
         f"{method_label(run.method)}, seed {run.seed}: the {len(samples)} of {len(evaluation.errors)} test "
         f"samples with the largest relative errors{f' ({labels})' if labels else ''}. If they have something in "
         "common, add training samples of that kind."
     )
-    return Panel(title, caption, tuple(images), rows=_rows(images, samples))
+    several = evaluation.channels > 1
+    names = [f"Sample {each.index}{f', channel {each.channel + 1}' if several else ''}" for each in samples]
+    shown = [(each, f"worst-{k}", name) for k, (each, name) in enumerate(zip(samples, names, strict=True), 1)]
+    return _panel(title, caption, evaluation, shown, wording)
+
+
+def _panel(
+    title: str,
+    caption: str,
+    evaluation: EvaluationRecord,
+    shown: Sequence[tuple[SampleField, str, str]],
+    wording: Wording,
+) -> Panel:
+    """A row for each sample, given with the name of its file and its own name, if it has several images."""
+    images = [image for each in shown for image in _draw_sample(evaluation, *each, wording)]
+    return Panel(title, caption, tuple(images), rows=len(shown) if len(images) > len(shown) else None)
 
 
 def _with_worst(experiment: Experiment) -> tuple[Run, EvaluationRecord] | None:
     """The first run that holds its worst samples."""
     runs = ((run, run.evaluation) for run in experiment.runs)
     return next(((run, each) for run, each in runs if each is not None and each.worst), None)
-
-
-def _rows(images: Sequence[Image], samples: Sized) -> int | None:
-    """A row for each sample that has several images."""
-    return len(samples) if len(images) > len(samples) else None
 
 
 def _draw_sample(
