@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-NOTEBOOKS = ("antiderivative", "mesh")
+NOTEBOOKS = ("antiderivative", "paper", "mesh")
 CUT = "--- next cell ---"
 
 

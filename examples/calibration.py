@@ -10,6 +10,7 @@ g), but only f / kappa and g have an effect on the field: the spread shows it.
 
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -50,13 +51,19 @@ def three_parameters(rng: np.random.Generator) -> tuple[trunkfirst.Inversion, np
 
 
 def main(picture: Path | None = None) -> dict[str, float]:
-    del picture
     rng = np.random.default_rng(0)
     found = conductivity(rng)
     print(f"beta: {found.inputs[0]:.2f} ± {found.spread[0]:.2f}, the truth is 20; misfit {found.misfit:.2f}")
     several, truth = three_parameters(rng)
     for name, value, spread, true in zip(several.names, several.inputs, several.spread, truth, strict=True):
         print(f"{name}: {value:.4g} ± {spread:.1g}, the truth is {true:.4g}")
+    if picture is not None:
+        draw(
+            picture,
+            ("beta", *several.names),
+            np.append(found.inputs, several.inputs) / np.append(20, truth),
+            np.append(found.spread, several.spread) / np.append(20, truth),
+        )
     f, kappa, g = several.inputs
     print(f"f / kappa: {f / kappa:.3f}, the truth is {truth[0] / truth[1]:.3f}")
     return {
@@ -67,5 +74,19 @@ def main(picture: Path | None = None) -> dict[str, float]:
     }
 
 
+def draw(path: Path, names: tuple[str, ...], values: np.ndarray, spreads: np.ndarray) -> None:
+    """What was found, relative to the truth."""
+    figure, axes = plt.subplots(figsize=(6, 2.4), layout="constrained")
+    axes.axvline(1, color="0.75", lw=5)
+    axes.errorbar(values, names, xerr=spreads, fmt="o", capsize=4)
+    axes.invert_yaxis()
+    axes.set(
+        title="found from 20 noisy values: f and kappa only as f / kappa",
+        xlabel="value ± spread, relative to the truth",
+    )
+    figure.savefig(path, dpi=80)
+    plt.close(figure)
+
+
 if __name__ == "__main__":
-    main()
+    main(Path("calibration.png"))

@@ -11,6 +11,10 @@ networks. The branch is kernel ridge regression, which needs no training. The pr
 the encoder of the inputs.
 """
 
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
 import trunkfirst
 from trunkfirst.inputs import AbstractInputs
 
@@ -34,9 +38,10 @@ def methods(iterations: int) -> dict[str, trunkfirst.TwoStep]:
     }
 
 
-def main(*, samples: int = 300, iterations: int = 600) -> dict[str, float]:
+def main(picture: Path | None = None, *, samples: int = 300, iterations: int = 600) -> dict[str, float]:
     errors: dict[str, float] = {}
-    for problem, method in methods(iterations).items():
+    figure, panels = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
+    for panel, (problem, method) in zip(panels, methods(iterations).items(), strict=True):
         data = trunkfirst.make_data(problem, samples=samples)  # solved once, then read from the cache
         result = trunkfirst.fit(data, method=method, test_share=0.1)
         summary = result.evaluation.summary()
@@ -46,8 +51,17 @@ def main(*, samples: int = 300, iterations: int = 600) -> dict[str, float]:
             f"largest {summary['max_relative_l2']:.1e}; mean with the best possible branch "
             f"{summary['optimal_mean_relative_l2']:.1e}"
         )
+
+        # The prediction for one of the test samples.
+        shown = panel.tripcolor(
+            *data.points.T, data.triangles, result.evaluation.predictions[0], shading="gouraud"
+        )
+        panel.set(title=problem, aspect="equal", xticks=[], yticks=[])
+        figure.colorbar(shown, ax=panel)
+    if picture is not None:
+        figure.savefig(picture, dpi=70)
     return errors
 
 
 if __name__ == "__main__":
-    main()
+    main(Path("darcy.png"))

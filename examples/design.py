@@ -83,7 +83,7 @@ def draw(path: Path, data: trunkfirst.OperatorData, fields: dict[str, np.ndarray
         shown = panel.tripcolor(*data.points.T, data.triangles, p, shading="gouraud", vmin=low, vmax=high)
         panel.set(title=name, aspect="equal", xticks=[], yticks=[])
     figure.colorbar(shown, ax=panels, label="p")
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=80)
     plt.close(figure)
 
 

@@ -7,8 +7,11 @@ u(x) = b cosh(m (1 - x)) / cosh(m), where m measures how much heat the air takes
 (m, b) -> u from samples; then Newton's method finds the fin with a given tip temperature and base heat flux.
 """
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -35,7 +38,7 @@ def trained() -> trunkfirst.Operator:
     return trunkfirst.fit(designs, fin(designs, x), x[:, None], method=method).operator
 
 
-def main() -> dict[str, float]:
+def main(picture: Path | None = None) -> dict[str, float]:
     operator = trained()
     # Unlike `predict`, a call of the operator does not switch on double precision.
     with jax.enable_x64(True):
@@ -69,8 +72,28 @@ def main() -> dict[str, float]:
     m, b = float(design[0]), float(design[1])
     tip, flux = b / np.cosh(m), b * m * np.tanh(m)
     print(f"design m = {m:.4f}, b = {b:.3f}: tip {tip:.3f} (wanted {WANTED_TIP}), flux {flux:.3f} ({WANTED_FLUX})")
+    if picture is not None:
+        draw(picture, operator, {"start": np.array([1.5, 60.0]), "found": np.array([m, b])})
     return {"slope": slope_error, "tip": abs(tip / WANTED_TIP - 1), "flux": abs(flux / WANTED_FLUX - 1)}
 
 
+def draw(path: Path, operator: trunkfirst.Operator, designs: dict[str, np.ndarray]) -> None:
+    """Predicted temperatures of designs, and the wanted tip temperature and flux at the base."""
+    figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
+    x = np.linspace(0, 1, 101)
+    for name, design in designs.items():
+        axes.plot(
+            x,
+            operator.predict(design[None], x[:, None])[0],
+            label=f"{name}: m = {design[0]:.2f}, b = {design[1]:.1f}",
+        )
+    base = designs["found"][1]
+    axes.plot([0, 0.3], [base, base - 0.3 * WANTED_FLUX], "k--", label="wanted flux at the base")
+    axes.plot(1, WANTED_TIP, "ko", label="wanted temperature of the tip")
+    axes.set(title="temperature along the fin", xlabel="x")
+    axes.legend()
+    figure.savefig(path, dpi=80)
+
+
 if __name__ == "__main__":
-    main()
+    main(Path("gradients.png"))

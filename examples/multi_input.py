@@ -7,7 +7,9 @@ own network, and the two are multiplied: the right form here, because u is linea
 """
 
 import functools as ft
+from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -27,7 +29,7 @@ def works(samples: int, x: np.ndarray, *, seed: int) -> tuple[np.ndarray, np.nda
     return a @ cosines, b @ cosines, np.einsum("si,sj,ijx->sx", a, b, (integral(i - j) + integral(i + j)) / 2)
 
 
-def main() -> dict[str, float]:
+def main(picture: Path | None = None) -> dict[str, float]:
     x = np.linspace(0, 1, 40)
     f, g, u = works(400, x, seed=0)
     # Any number of inputs, each with its own sensors: f at ten places, g at eight.
@@ -50,6 +52,7 @@ def main() -> dict[str, float]:
         "product": network(hidden=(16,), product=True),
     }
     errors: dict[str, float] = {}
+    works_of_four: dict[str, np.ndarray] = {}
     step1 = None
     for name, branch in branches.items():
         method = trunkfirst.TwoStep(trunk, branch, inputs=encoders, weights="none")
@@ -60,10 +63,22 @@ def main() -> dict[str, float]:
         print(f"{name}: mean relative test error {errors[name]:.1e}")
 
         # `predict` accepts inputs by name.
-        two = {name: function.values[:2] for name, function in test.inputs.items()}
-        assert result.operator.predict(two).shape == (2, 40)
+        four = {name: function.values[:4] for name, function in test.inputs.items()}
+        works_of_four[name] = result.operator.predict(four)
+
+    # Four test samples: the work, and the error with each branch.
+    if picture is not None:
+        figure, panels = plt.subplots(1, 2, figsize=(7, 2.8), layout="constrained")
+        panels[0].plot(x, test.outputs[:4].T)
+        panels[0].set(title="work of four test samples", xlabel="x")
+        for (name, predicted), colour in zip(works_of_four.items(), ("C3", "C0"), strict=True):
+            error = np.abs(predicted - test.outputs[:4]).T
+            panels[1].semilogy(x, error, colour, label=[name, *["_"] * 3])
+        panels[1].set(title="errors", xlabel="x", ylim=(1e-7, None))
+        panels[1].legend()
+        figure.savefig(picture, dpi=80)
     return errors
 
 
 if __name__ == "__main__":
-    main()
+    main(Path("multi_input.png"))

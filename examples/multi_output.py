@@ -6,6 +6,9 @@ v = int f and s = int v, both exact. The channels share one trunk; each has its 
 very different (positions are in millimetres), which does not matter: every channel is scaled before training.
 """
 
+from pathlib import Path
+
+import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -20,7 +23,7 @@ def motions(samples: int, t: np.ndarray, *, seed: int) -> tuple[np.ndarray, np.n
     return a @ np.cos(k * t), np.stack([velocity, 1000 * position], axis=-1)
 
 
-def main() -> dict[str, float]:
+def main(picture: Path | None = None) -> dict[str, float]:
     t = np.linspace(0, 1, 50)
     forces, fields = motions(200, t, seed=0)
     data = trunkfirst.OperatorData(
@@ -51,8 +54,17 @@ def main() -> dict[str, float]:
         print(f"{name}: relative error {errors[name]:.1e}")
     errors["start"] = float(np.abs(predicted[:, 0]).max())
     print(f"largest value at t = 0: {errors['start']}")
+
+    # Four test samples, a panel for each channel.
+    if picture is not None:
+        figure, panels = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
+        for channel, (panel, name) in enumerate(zip(panels, data.channel_names, strict=True)):
+            panel.plot(t, test.outputs[:4, :, channel].T, color="0.75", lw=5)
+            panel.plot(t, predicted[:4, :, channel].T)
+            panel.set(title=f"{name} in {data.units[name]}: exact in grey", xlabel="t")
+        figure.savefig(picture, dpi=80)
     return errors
 
 
 if __name__ == "__main__":
-    main()
+    main(Path("multi_output.png"))

@@ -2,15 +2,16 @@
 
     python examples/own_network.py
 
-The operator maps (a, b) to u(x) = sin(a x) + b exp(-40 (x - 1/2)^2). Variable projection solves for the
-coefficients and works for any Equinox module that maps points to values of functions: here Gaussians with
-trained centres and widths, a radial basis network. The rest (orthonormal functions, coefficients, branch) is as
-in `TwoStep`.
+The operator maps (a, b) to u(x) = sin(a x) + b exp(-40 (x - 1/2)^2). Variable projection works for any Equinox
+module that maps points to values of functions: here Gaussians with trained centres and widths.
 """
+
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -51,7 +52,7 @@ def as_trunk(gaussians: Gaussians) -> Trunk:
     return Trunk(Perceptron((jnp.eye(count),), (jnp.zeros(count),), "tanh"), gaussians)
 
 
-def main(*, iterations: int = 200) -> dict[str, float]:
+def main(picture: Path | None = None, *, iterations: int = 200) -> dict[str, float]:
     rng = np.random.default_rng(0)
     inputs, x = rng.uniform(1, 4, (120, 2)), np.linspace(0, 1, 80)
     outputs = np.sin(inputs[:, :1] * x) + inputs[:, 1:] * np.exp(-40 * (x - 0.5) ** 2)
@@ -67,7 +68,8 @@ def main(*, iterations: int = 200) -> dict[str, float]:
         print(f"step 1: loss {float(problem.value(start)):.1e} before, {found.value:.1e} after")
 
         # Orthonormal functions, and the coefficients of the training outputs.
-        basis = trunkfirst.QR()(np.asarray(trunk(jnp.asarray(train.points))), targets=train.outputs)
+        functions = np.asarray(trunk(jnp.asarray(train.points)))
+        basis = trunkfirst.QR()(functions, targets=train.outputs)
         targets = jnp.asarray(basis.coefficients(train.outputs))
 
         # Step 2: any branch, on standardised inputs; then all parts in one operator.
@@ -75,15 +77,23 @@ def main(*, iterations: int = 200) -> dict[str, float]:
         regression = trunkfirst.Kernel().fit(encoder(jnp.asarray(inputs[:100])), targets, key=jr.key(1))
         operator = trunkfirst.Operator(encoder, regression.branch, trunk, jnp.asarray(basis.transform))
 
-    # `predict`, `gradient` and `evaluate` work as usual; `save` works for the library's own networks only.
+    # `predict`, `gradient` and `evaluate` work as usual; `save` is for the library's own networks only.
     summary = trunkfirst.evaluate(operator, test).summary()
     slopes = operator.gradient(test.flat_inputs, test.points)
     a, b = test.flat_inputs.T[:, :, None]
     exact = a * np.cos(a * x) - 80 * b * (x - 0.5) * np.exp(-40 * (x - 0.5) ** 2)
     slope_error = float(np.linalg.norm(slopes[..., 0] - exact) / np.linalg.norm(exact))
     print(f"test error {summary['mean_relative_l2']:.1e}, of the slopes {slope_error:.1e}")
+    if picture is not None:
+        figure, panels = plt.subplots(1, 2, figsize=(7, 2.8), layout="constrained")
+        panels[0].plot(x, functions)
+        panels[0].set_title("trained Gaussians, and the constant")
+        panels[1].plot(x, test.outputs[:4].T, color="0.75", lw=5)
+        panels[1].plot(x, operator.predict(test.flat_inputs[:4], x[:, None]).T)
+        panels[1].set_title("four test samples: exact in grey")
+        figure.savefig(picture, dpi=80)
     return {"test": summary["mean_relative_l2"], "slope": slope_error}
 
 
 if __name__ == "__main__":
-    main()
+    main(Path("own_network.png"))

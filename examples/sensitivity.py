@@ -10,6 +10,7 @@ exact solution, p^2 = g^2 + 2 f / kappa w with -lap w = 1, gives the same indice
 
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import trunkfirst
@@ -24,7 +25,6 @@ PROBLEM = {"num_vars": 3, "names": ["f", "kappa", "g"], "bounds": [[1.0, 5.0]] *
 
 
 def main(picture: Path | None = None) -> dict[str, float]:
-    del picture
     data = trunkfirst.make_data("multiple-inputs", samples=300)
     f, kappa, g = data.flat_inputs.T
     operator = trunkfirst.fit(
@@ -45,8 +45,16 @@ def main(picture: Path | None = None) -> dict[str, float]:
     found, true = (sobol.analyze(PROBLEM, v, seed=0)["ST"] for v in (values, exact))
     for name, index, other in zip(PROBLEM["names"], found, true, strict=True):
         print(f"{name}: total index {index:.3f} of the value at the centre, with the exact solution {other:.3f}")
+    if picture is not None:
+        figure, axes = plt.subplots(figsize=(6, 2.8), layout="constrained")
+        axes.bar(np.arange(3) - 0.2, found, 0.4, label="operator")
+        axes.bar(np.arange(3) + 0.2, true, 0.4, label="exact solution")
+        axes.set(title="total Sobol index of the value at the centre", yscale="log")
+        axes.set_xticks(range(3), PROBLEM["names"])
+        axes.legend()
+        figure.savefig(picture, dpi=80)
     return {"indices": float(np.abs(found - true).max())}
 
 
 if __name__ == "__main__":
-    main()
+    main(Path("sensitivity.png"))

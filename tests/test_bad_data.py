@@ -150,7 +150,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
     "objects in memory": (lambda _: arrays(inputs=RAGGED), "got dtype object; entry 0 is"),
     "huge integers": (npz(inputs=np.full((3, 5), 2**62)), "inputs['input']: holds integers beyond 2^53"),
     "masked": (lambda _: arrays(inputs=np.ma.masked_equal(INPUTS, 2)), "inputs: 1 values are masked"),
-    "a cell": (mat(outputs=RAGGED), "outputs: expected real numbers, got dtype object"),
+    "a cell": (mat(outputs=RAGGED), "outputs: expected real numbers, got None; make one full array"),
     "complex in MATLAB": (mat(outputs=OUTPUTS + 1j), "outputs: expected real numbers, got dtype complex128"),
     # values
     "NaN": (

@@ -219,7 +219,7 @@ PYTHON: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "None as inputs": (
         lambda: _fit(None, U, X),
         errors.DataError,
-        "expected real numbers, got None; give an array",
+        "expected real numbers, got None; make one full array",
     ),
     "one sample without its axis": (
         lambda: _fit(A, U, X).operator.predict(A[0]),

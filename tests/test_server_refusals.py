@@ -49,7 +49,7 @@ MANY = "2,100,000 numbers are asked for; at most 2,000,000"
         (b'{"inputs": [1, 1, 1]}', 422, "list of rows"),
         (b'{"inputs": []}', 422, "at least one row"),
         (b'{"inputs": {}}', 422, "inputs are missing"),
-        (b'{"inputs": {"f": [[1]]}}', 422, "trained on f, g"),
+        (b'{"inputs": {"f": [[1]]}}', 422, "expected f, g"),
         (b'{"inputs": {"f": [[1]], "g": [[1]]}}', 422, "inputs.g: expected shape (samples, 2), got (1, 1)"),
         (b'{"inputs": {"f": [[1], [2]], "g": [[1, 1]]}}', 422, "same number of rows"),
         (b'{"inputs": [[1, 1, 1]], "model": "/etc/passwd"}', 422, "unknown key 'model'"),

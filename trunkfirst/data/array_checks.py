@@ -63,7 +63,6 @@ def real_numbers(name: str, value: object) -> Float[np.ndarray, "..."]:
         array = array.astype(np.float64)
     if array.dtype.name not in ("float32", "float64"):
         advice = _ADVICE.get(array.dtype.kind, "convert with .astype(float)")
-        advice = advice if array.ndim else "give an array"
         raise DataError(f"{name}: expected real numbers, got {_in_words(array)}; {advice}")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 

@@ -171,7 +171,7 @@ def _listed(means: dict[str, float]) -> str:
 
 def _ratio(means: dict[str, float]) -> str:
     ours, other = means.get("two-step"), means.get("monolithic")
-    return f"; monolithic's is {_factor(other / ours)} times two-step's" if ours and other else ""
+    return f"; the monolithic one is {_factor(other / ours)} times as large" if ours and other else ""
 
 
 def _factor(ratio: float) -> str:
