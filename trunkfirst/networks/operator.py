@@ -76,7 +76,7 @@ class Operator(DeepONet):
         if not (
             intervals is None or (intervals.is_consistent and intervals.points.shape[1] == self.trunk.coordinates)
         ):
-            raise DataError("domain.extras: arrays of prediction intervals whose sizes do not belong together")
+            raise DataError("domain.extras: arrays of intervals that do not belong together, or too far away")
         if not (novelty is None or (novelty.is_consistent and self.sensors in (None, len(novelty.centre)))):
             raise DataError("domain.extras: arrays for outliers whose sizes do not belong together")
         inputs = extras.get("inputs")
