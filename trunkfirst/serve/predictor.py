@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 from ..exporters.jaxpr import trace
 from ..files.integrity import verify_run
 from ..networks.operator import load, with_training_points
+from ..networks.training_domain import TO_EXTRAPOLATE
 from ..training_summary import read_summary
 
 _BLOCK = 4096  # numbers formatted at once: a server with one core answers other requests in between
@@ -110,7 +111,7 @@ class Predictor:
         if points is not None and not extrapolate:
             domain = self._operator.domain
             assert domain is not None
-            domain.refuse(points, self._operator.is_outside(points), 'send "extrapolate": true')
+            domain.refuse(points, self._operator.is_outside(points), f'{TO_EXTRAPOLATE}, send "extrapolate": true')
         places = self._training if points is None else self._places(points, proceed)
         blocks = _blocks(inputs, _SAMPLES, proceed)
         with np.errstate(all="ignore"):
