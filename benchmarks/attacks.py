@@ -170,6 +170,7 @@ def checkpoints(place: Path, numbers: Sequence[int]) -> Iterator[tuple[bool, str
         out, rng = place / str(number), random.Random(number)
         child = _start([*fit, str(out)])
         _wait_for(out / "checkpoints" / "000002.finished", child)
+        time.sleep(rng.uniform(0, 2))
         os.kill(child, signal.SIGKILL)
         _code(child)
         damaged = sorted(out.glob("checkpoints/*.*-way")) + sorted(out.glob("checkpoints/*.finished"))[::2]

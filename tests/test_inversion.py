@@ -124,7 +124,11 @@ WRONG: dict[str, tuple[dict[str, Any], type[TrunkfirstError], str]] = {
     "infinite": ({"observations": np.full(40, np.inf)}, DataError, "infinite"),
     "no noise": ({"noise": 0.0}, ValueRangeError, "above 0"),
     "other noise": ({"noise": np.ones(3)}, DataError, "noise: expected one number"),
-    "outside": ({"observations": [1.0], "points": [[9.0]]}, DataError, "outside the training domain"),
+    "outside": (
+        {"observations": [1.0], "points": [[9.0]]},
+        DataError,
+        "leave the measurements there out",
+    ),
     "no start": ({"starts": 0}, ValueRangeError, "starts is 0"),
 }
 

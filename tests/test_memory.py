@@ -146,6 +146,11 @@ def test_arrays_that_cannot_be_searched_are_refused(
         read_summary(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["familiarity.seen", "intervals.points"])
+def test_what_is_too_far_to_be_searched_is_refused(tmp_path: Path, name: str):
+    test_arrays_that_cannot_be_searched_are_refused(tmp_path, name, lambda a: np.full_like(a, 1e300))
+
+
 def test_scattered_points_are_remembered_together():
     points = [np.array([[0.0], [1.0]]), np.array([[1.0], [2.0], [3.0]])]
     data = scattered_from_lists(np.ones((2, 1)), points, [np.ones(2), np.ones(3)])

@@ -121,6 +121,16 @@ def test_spellings_of_a_named_input(key: str):
     assert list(read_data(named).inputs) == ["f"]
 
 
+def test_input_functions_as_data_have_them():
+    """`data.inputs` in a dictionary keeps sensors and weights; it was refused as an array of objects."""
+    sensors = np.linspace(0, 1, 5)[:, None]
+    function = InputFunction(PLAIN.flat_inputs, sensors, sensor_weights=np.full(5, 0.2))
+    data = dc.replace(PLAIN, inputs={"f": function, "k": PLAIN.flat_inputs[:, :1]})
+    arrays = {"points": data.points, "outputs": data.outputs, "labels": {}}
+    assert_same(read_data({"inputs": data.inputs, **arrays}), data)
+    assert_same(read_data({"inputs": function, **arrays}), dc.replace(PLAIN, inputs={"input": function}))
+
+
 def test_renamed_arrays_and_what_is_left_aside():
     source = {"a": PLAIN.flat_inputs, "x": PLAIN.points, "u": PLAIN.outputs, "author": np.array("me")}
     named = dc.replace(PLAIN, output_name="u")

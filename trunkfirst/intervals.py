@@ -33,8 +33,8 @@ _MORE_VECTORS, _ITERATIONS = 8, 4
 _ROUNDING = 1e-6
 # Smaller numbers are zero here: their inverse is none, and they have few digits.
 _LEAST = 1e-300
-# Far outside of any training inputs, but its square is still finite.
-_FAR = 1e100
+# Far outside of any training inputs, but its square is still finite; that of the other is the last that is.
+_FAR, _FARTHEST = 1e100, 1e150
 
 Inputs = Float[np.ndarray, "samples sensors"]
 AnyOutputs = Float[np.ndarray, "samples points ..."]
@@ -340,7 +340,7 @@ def is_logarithmic(values: Float[np.ndarray, " samples"]) -> bool:
 
 
 def _is_searchable(rows: np.ndarray) -> bool:
-    return rows.size > 0 and bool(np.isfinite(rows).all())
+    return rows.size > 0 and bool((np.abs(rows) <= _FARTHEST).all())
 
 
 def _prefixed(prefix: str, record: Any) -> dict[str, np.ndarray]:

@@ -31,7 +31,7 @@ from .named_arrays import (
     name_arrays,
     name_inputs,
 )
-from .operator_data import OperatorData, columns_of
+from .operator_data import InputFunction, OperatorData, columns_of
 from .sharded_data import ShardedData, is_sharded, open_shards, write_shards
 
 _FORMATS: dict[str, tuple[Callable[[Path], dict[str, np.ndarray]], Callable[[Path, Arrays], None]]] = {
@@ -271,11 +271,19 @@ def _flat(source: Mapping[Any, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in source.items():
         parts = columns_of(value) or value
-        if isinstance(parts, Mapping):
-            flat.update({f"{name}.{inner}": item for inner, item in parts.items()})
-        else:
-            flat[str(name)] = value
+        is_group = isinstance(parts, Mapping)
+        entries = {f"{name}.{inner}": item for inner, item in parts.items()} if is_group else {str(name): value}
+        for key, item in entries.items():
+            flat |= _function_arrays(key, item) if isinstance(item, InputFunction) else {key: item}
     return flat
+
+
+def _function_arrays(key: str, function: InputFunction) -> dict[str, Any]:
+    """The arrays of `data.inputs["f"]` by the keys "inputs.f", "sensors.f" and so on."""
+    ending = key.removeprefix("inputs")
+    fields = ("sensors", "sensor_weights", "grid_shape")
+    more = {f"{name}{ending}": getattr(function, name) for name in fields}
+    return {key: function.values, **{name: array for name, array in more.items() if array is not None}}
 
 
 # -- one file to shards

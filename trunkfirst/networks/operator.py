@@ -267,7 +267,8 @@ class Operator(DeepONet):
         if isinstance(self.branch, PredictOnlyBranch):
             raise PredictOnlyError(self.branch.refusal("inverted"))
         low, high = checked_range(self.domain.input_ranges)
-        places, _ = self._checked_points(points)
+        places, is_outside = self._checked_points(points, extrapolate=True)
+        self.domain.refuse(places, is_outside, "leave the measurements there out")
         shape = (len(places), *(() if self.channels is None else (self.channels,)))
         values = checked_observations(observations, shape)
         is_known = ~np.isnan(values)

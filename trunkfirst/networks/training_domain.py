@@ -25,6 +25,8 @@ _MOST_NEIGHBOURS = 5_000
 # Coordinates that differ by less, relative to their size, are the same: points may have been in single precision.
 _ROUNDING = 1e-6
 
+TO_EXTRAPOLATE = "to predict there all the same, without intervals"
+
 
 @dc.dataclass(frozen=True, eq=False)
 class TrainingDomain:
@@ -90,7 +92,7 @@ class TrainingDomain:
     def _check_extras(self, coordinates: int, sensors: int | None) -> None:
         known, novelty, inputs = self.intervals, self.novelty, self.extras.get("inputs")
         if not (known is None or (known.is_consistent and known.points.shape[1] == coordinates)):
-            raise DataError("domain.extras: arrays of prediction intervals whose sizes do not belong together")
+            raise DataError("domain.extras: arrays of intervals that do not belong together, or too far away")
         if not (novelty is None or (novelty.is_consistent and sensors in (None, len(novelty.centre)))):
             raise DataError("domain.extras: arrays for outliers whose sizes do not belong together")
         if not (inputs is None or (inputs.ndim == 2 and sensors in (None, inputs.shape[1]))):
@@ -152,7 +154,7 @@ class TrainingDomain:
         self,
         points: Real[np.ndarray, "points coordinates"],
         is_outside: Bool[np.ndarray, " points"],
-        advice: str = "pass extrapolate=True (--extrapolate on the command line)",
+        advice: str = f"{TO_EXTRAPOLATE}, pass extrapolate=True (--extrapolate on the command line)",
     ) -> None:
         """Raise a `DataError` that names count, first point and domain if a point is outside."""
         if not is_outside.any():
@@ -161,8 +163,7 @@ class TrainingDomain:
         place = ", ".join(f"{x:.6g}" for x in points[first])
         raise DataError(
             f"points: {is_outside.sum():,} of {len(points):,} lie outside the training domain; the first is "
-            f"points[{first}] = ({place}); the domain is {self.in_words()}; to predict there all the same, "
-            f"without intervals, {advice}"
+            f"points[{first}] = ({place}); the domain is {self.in_words()}; {advice}"
         )
 
     def dataset(

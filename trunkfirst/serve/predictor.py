@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..exporters.jaxpr import trace
+from ..networks.training_domain import TO_EXTRAPOLATE
 from ..training_summary import load_run
 
 _BLOCK = 4096  # numbers formatted at once: a server with one core answers other requests in between
@@ -104,7 +105,8 @@ class Predictor:
         before every block of work; what it raises ends the prediction.
         """
         if points is not None and not extrapolate:
-            self._operator.domain.refuse(points, self._operator.is_outside(points), 'send "extrapolate": true')
+            is_outside, advice = self._operator.is_outside(points), f'{TO_EXTRAPOLATE}, send "extrapolate": true'
+            self._operator.domain.refuse(points, is_outside, advice)
         places = self._training if points is None else self._places(points, proceed)
         blocks = _blocks(inputs, _SAMPLES, proceed)
         with np.errstate(all="ignore"):
