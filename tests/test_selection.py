@@ -15,11 +15,11 @@ from trunkfirst.candidates import (
     kernel_encodings,
     kind_of_branch,
 )
+from trunkfirst.chosen import Chosen
 from trunkfirst.clock import Clock
 from trunkfirst.data.operator_data import InputFunction, OperatorData
 from trunkfirst.data.scattered_data import AnyData, scattered_from_lists
 from trunkfirst.inputs import AutoInputs, PowerInputs, StandardisedInputs
-from trunkfirst.leaderboard import Chosen
 from trunkfirst.progress import Silent
 from trunkfirst.records import BASELINES
 from trunkfirst.regressors.network import AutoBranch, NetworkBranch
