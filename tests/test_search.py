@@ -17,6 +17,7 @@ import trunkfirst
 from trunkfirst import search
 from trunkfirst.candidates import Candidate
 from trunkfirst.clock import Clock
+from trunkfirst.comparison import Comparison
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import DataError
 from trunkfirst.evaluation import evaluate, predict_at
@@ -318,6 +319,16 @@ def test_one_small_field_does_not_decide():
     new = nonlinear(300, 1)
     assert evaluate(result.operator, new).errors.mean() < 0.3
     assert "mostly that of training samples 7: about" in "".join(lines)
+
+
+@pytest.mark.parametrize(("worst", "best"), [(0.1, "trained"), (0.9, "closed"), (np.inf, "trained")])
+def test_one_sample_alone_does_not_choose_what_is_trained(worst: float, best: str):
+    parts = np.split(np.arange(40), 2)
+    comparison = Comparison(parts, 40, measured=True)
+    comparison.errors = {"closed": np.full(40, 0.1), "trained": np.full(40, np.nan)}
+    comparison.errors["closed"][np.flatnonzero(comparison.first)[0]] = worst
+    comparison.errors["trained"][parts[0]] = 0.09 if best == "trained" else 0.101
+    assert comparison.best(["closed", "trained"]) == best
 
 
 def test_half_of_the_fields_may_be_zero():

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float
 
 from .data.scattered_data import AnyData, mean_squares, output_units, unscaled_weights
 
-# What is trained by iterations has to be this much better than a closed form.
-_WORTH_TRAINING = 0.97
+# What is trained by iterations has to be this much better than a closed form, by this many standard errors.
+_WORTH_TRAINING, _SURE = 0.97, 1.5
 
 Errors = Float[np.ndarray, " samples"]
 Mask = Bool[np.ndarray, " samples"]
@@ -51,8 +51,10 @@ class Comparison:
 
     def score(self, name: str, rows: Mask | None = None) -> float:
         """What decides: the mean error on these rows, in which a small field has no more than its share."""
-        rows = self._choosing(name) if rows is None else rows
-        return float(np.mean(with_shares(self.errors[name][rows], self._smallness[rows])))
+        return float(np.mean(self._scores(name, self._choosing(name) if rows is None else rows)))
+
+    def _scores(self, name: str, rows: Mask) -> Float[np.ndarray, " rows"]:
+        return with_shares(self.errors[name][rows], self._smallness[rows])
 
     def _choosing(self, name: str) -> Mask:
         return ~np.isnan(self.errors[name]) if self.is_complete(name) else self.first
@@ -72,8 +74,15 @@ class Comparison:
         if not complete:
             return trained
         closed = self.least(complete)
-        is_better = self.score(trained, self.first) < _WORTH_TRAINING * self.score(closed, self.first)
-        return trained if is_better else closed
+        return trained if self._is_clearly_better(trained, closed) else closed
+
+    def _is_clearly_better(self, trained: str, closed: str) -> bool:
+        """By more than chance: one sample alone, whose gain is about one standard error, must not decide."""
+        if not np.isfinite(self.score(closed, self.first)):
+            return True
+        gains = self._scores(closed, self.first) - self._scores(trained, self.first)
+        is_sure = float(gains.mean()) >= _SURE * float(gains.std()) / np.sqrt(len(gains))
+        return is_sure and self.score(trained, self.first) < _WORTH_TRAINING * self.score(closed, self.first)
 
     def least(self, names: Sequence[str], rows: Mask | None = None) -> str:
         """The first name whose error is nearly the least; the first of all if none is finite."""
