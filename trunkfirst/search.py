@@ -51,9 +51,9 @@ from .two_step import TwoStep
 
 # Networks are tried with the best encoders; the longer trials are for decays.
 _BEST_ENCODERS, _LONGER = 2, 2.5
-# Below this error nothing that is trained by iterations does better. If the errors with and without a sample in
-# training have this ratio, what is left is noise.
-_ACCURATE, _NOISE, _AS_GOOD = 1e-6, 0.7, 1.03
+# At the first error nothing does better, at the second nothing that is trained by iterations. If the errors with
+# and without a sample in training have this ratio, what is left is noise.
+_ROUNDING, _ACCURATE, _NOISE, _AS_GOOD = 1e-12, 1e-6, 0.7, 1.03
 # A trial of a network takes at most this share of the time left, the training in the end that one.
 _TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
 _IMAGES_SHARE = 0.1
@@ -140,6 +140,8 @@ class Search:
         """One length first, then a length for every feature; what was found so far is handed over in between."""
         encoders = self._encoders(kernel_encodings)
         self._board.try_all(self._options(Linear(), encoders[:1]))
+        if self._board.best_error() <= _ROUNDING:
+            return
         self._board.try_all(self._options(self._kernel(), encoders[:1]))
         self._order_weights(f"kernel, {StandardisedInputs()}")
         self._board.try_all(self._options(self._kernel(), encoders))
@@ -200,8 +202,7 @@ class Search:
     def _is_finished(self) -> bool:
         """Whether nothing that takes longer can pay: the error is at rounding or at the noise of the outputs."""
         best = self._board.best()
-        error = self._board.mean(best)
-        if error <= _ACCURATE:
+        if (error := self._board.mean(best)) <= _ACCURATE:
             self._reporter.say(f"{best} is at {error:.1e}, below what networks reach: done")
             return True
         return isinstance(self._trials, Folds) and self._is_noise("done")
@@ -294,8 +295,7 @@ class Search:
 
     def _trunk_limits(self) -> bool:
         """Whether the trunk is the limit of the best candidate, which is then said with its share of the error."""
-        best = self._board.best()
-        error = self._board.mean(best)
+        error = self._board.mean(best := self._board.best())
         if not self._measured or error <= _ACCURATE or not self._clock.allows("error of the trunk"):
             return False
         optimum = remember_number("projection", lambda: self._trials.projection_error(self._board.tried[best]))
