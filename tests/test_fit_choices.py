@@ -88,7 +88,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[[AbstractMethod, Mapping[
                 board._modes[name] = {}
 
         monkeypatch.setattr(Leaderboard, "measure", measure)
-        monkeypatch.setattr(Leaderboard, "measure_finely", lambda _: None)
+        monkeypatch.setattr(Leaderboard, "measure_finely", lambda *_: None)
         data = split_data(on_a_grid(), DataSettings())
         choose(method, data, seed=0, clock=Clock(60.0))
         return found

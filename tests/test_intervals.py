@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import trunkfirst
+from trunkfirst.chosen import Chosen
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import ValueRangeError
 from trunkfirst.fitting import FitResult, fit_method, prediction_intervals
@@ -21,7 +22,6 @@ from trunkfirst.intervals import (
     intervals_from,
     novelty_from,
 )
-from trunkfirst.leaderboard import Chosen
 from trunkfirst.regressors.ridge import Linear
 from trunkfirst.trunks import ModesTrunk
 from trunkfirst.two_step import TwoStep

@@ -17,6 +17,7 @@ import trunkfirst
 from trunkfirst import search
 from trunkfirst.candidates import Candidate
 from trunkfirst.clock import Clock
+from trunkfirst.comparison import Comparison
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.errors import DataError
 from trunkfirst.evaluation import evaluate, predict_at
@@ -25,6 +26,7 @@ from trunkfirst.fitting import FitResult, choose, fit_method
 from trunkfirst.inputs import PowerInputs, PrincipalInputs, RawInputs, StandardisedInputs
 from trunkfirst.outputs import Output
 from trunkfirst.progress import Silent
+from trunkfirst.regressors.network import NetworkBranch
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.run_data import DataSettings, split_data
 from trunkfirst.trials import Folds
@@ -53,6 +55,16 @@ def nonlinear(samples: int, seed: int = 0, *, channels: int | None = None, **mor
 
 def fit(data: OperatorData, **more: Any) -> FitResult:
     return trunkfirst.fit(data, **{**SHORT, **more})
+
+
+class Lines(Silent):
+    """Keeps what is said."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    def say(self, text: str) -> None:
+        self._lines.append(text)
 
 
 def kind(result: FitResult) -> tuple[type, type]:
@@ -297,6 +309,28 @@ def test_one_sample_of_zeros_does_not_decide():
     assert result.validation_error < 1
 
 
+def test_one_small_field_does_not_decide():
+    """Its relative error is large with any operator; the best for all others is chosen."""
+    usual = nonlinear(41)
+    outputs = usual.outputs.copy()
+    outputs[7] *= 1e-4  # what its input does not say
+    lines: list[str] = []
+    result = fit(dc.replace(usual, outputs=outputs), progress=Lines(lines))
+    new = nonlinear(300, 1)
+    assert evaluate(result.operator, new).errors.mean() < 0.3
+    assert "mostly that of training samples 7: about" in "".join(lines)
+
+
+@pytest.mark.parametrize(("worst", "best"), [(0.1, "trained"), (0.9, "closed"), (np.inf, "trained")])
+def test_one_sample_alone_does_not_choose_what_is_trained(worst: float, best: str):
+    parts = np.split(np.arange(40), 2)
+    comparison = Comparison(parts, 40, measured=True)
+    comparison.errors = {"closed": np.full(40, 0.1), "trained": np.full(40, np.nan)}
+    comparison.errors["closed"][np.flatnonzero(comparison.first)[0]] = worst
+    comparison.errors["trained"][parts[0]] = 0.09 if best == "trained" else 0.101
+    assert comparison.best(["closed", "trained"]) == best
+
+
 def test_half_of_the_fields_may_be_zero():
     """u = max(a, 0) sin(3 x): zero for negative a."""
     a = np.random.default_rng(0).uniform(-1, 1, (40, 1))
@@ -402,3 +436,33 @@ def test_intervals_cover_where_modes_of_few_samples_miss_something(method: TwoSt
         found = result.operator.predict(new.flat_inputs, interval=0.9)
         shares.append(np.mean((found.lower <= new.outputs) & (new.outputs <= found.upper)))
     assert np.mean(shares) > 0.85
+
+
+def bumps(samples: int, seed: int) -> OperatorData:
+    """Bumps at a place and of a width on the left; on the right the outputs are constant."""
+    place, width = np.random.default_rng(seed).uniform((0.1, 0.03), (0.3, 0.06), (samples, 2)).T[..., None]
+    return OperatorData(np.hstack([place, width]), X[:, None], 0.2 + np.exp(-(((X - place) / width) ** 2)))
+
+
+def test_intervals_cover_where_outputs_are_constant():
+    """The operator has fewer modes than those it was compared with, whose errors there are of rounding size."""
+    method = TwoStep(ModesTrunk(), Kernel(), inputs=StandardisedInputs(), weights="none")
+    result, new = fit(bumps(60, 0), method=method, intervals=True), bumps(300, 1)
+    found = result.operator.predict(new.flat_inputs, interval=0.9)
+    is_quiet = np.ptp(new.outputs, axis=0) < 1e-12
+    assert is_quiet.sum() > 5
+    inside = (found.lower <= new.outputs) & (new.outputs <= found.upper)
+    assert inside[:, is_quiet].mean() > 0.75
+
+
+def test_few_samples_all_measure_what_was_trained():
+    """Networks are compared on one part; the winner is measured on the other parts too, where these are few."""
+    data = split_data(nonlinear(30), DataSettings(test_share=0))
+    method = TwoStep(ModesTrunk(), NetworkBranch((8,), iterations=5), inputs=StandardisedInputs(), weights="none")
+    chosen = choose(method, data, seed=0, intervals=True)
+    assert chosen.held_out is not None
+    assert chosen.validation_error is not None
+    held_out = chosen.held_out()
+    assert held_out.data.samples == 30
+    errors = np.linalg.norm(held_out.errors, axis=1) / np.linalg.norm(held_out.data.outputs, axis=1)
+    assert chosen.validation_error == pytest.approx(errors.mean(), rel=0.05)

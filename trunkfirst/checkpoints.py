@@ -126,6 +126,11 @@ def remember(name: str, compute: Callable[[], dict[str, np.ndarray]]) -> Mapping
     return arrays
 
 
+def remember_number(name: str, compute: Callable[[], float]) -> float:
+    """The same for a number."""
+    return float(remember(name, lambda: {"value": np.array([compute()])})["value"][0])
+
+
 @contextlib.contextmanager
 def keep_checkpoints(folder: Path | str, *, identity: str = "", interval: float = 30.0) -> Generator["Journal"]:
     """Write checkpoints of everything that is fitted inside this block.

@@ -21,6 +21,7 @@ from jaxtyping import PRNGKeyArray
 from .cache import cached_programs
 from .candidates import MAX_SAMPLES, one_part, parts_of
 from .checkpoints import is_keeping_checkpoints
+from .chosen import Chosen
 from .clock import Clock
 from .data.data_check import input_warnings
 from .data.operator_data import OperatorData
@@ -33,7 +34,7 @@ from .evaluation import Evaluation, evaluate, kernel_baseline, predict_at
 from .fields import TrunkResult
 from .inputs import AutoInputs
 from .intervals import HeldOut, Intervals, conformal_intervals
-from .leaderboard import Chosen, Trials
+from .leaderboard import Trials
 from .linear.orthonormalise import SVD
 from .memory import check_memory, memory_in_words
 from .method import AbstractMethod, Trained, plot_losses

@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from .candidates import FOLDS, MAX_SAMPLES, Candidate, Comparison, brief, kind_of_branch, settings_of
+from .candidates import FOLDS, MAX_SAMPLES, Candidate, brief, kind_of_branch, settings_of
 from .checkpoints import remember
+from .chosen import Chosen, branch_of
 from .clock import Clock
+from .comparison import Comparison, Errors, Mask, smallness
 from .errors import SolveError
 from .inputs import AbstractInputs
 from .intervals import HeldOut
@@ -23,7 +25,7 @@ from .regressors.network import AutoBranch, NetworkBranch
 from .regressors.ridge import Kernel
 from .sizing import seconds_of_kernel
 from .trials import Folds, TrainedTrunk
-from .trunks import AutoTrunk, ModesTrunk
+from .trunks import ModesTrunk
 from .two_step import TwoStep
 
 # Among encoders nearly as good as the best, the first in the list: the simplest.
@@ -33,7 +35,11 @@ _NETWORKS = ("network", "active-neurons", "fourier")
 _MODES_SHARE = 0.02
 # Up to this number of samples the winner is measured once more, with this number of parts.
 _FEW_SAMPLES, _FINE_PARTS = 500, 20
+# A choice that was compared on one part is measured on the others too if fewer samples would measure it.
+_MANY_MEASURING = 100
 _BASELINES = tuple(BASELINES.values())
+# Samples, at most a hundredth, with this share of all errors are named.
+_MOSTLY = 0.5
 # An operator is handed over again if it is this much better.
 _CLEARLY = 0.9
 # A kernel has this many times the samples of a comparison as centres in the end.
@@ -42,40 +48,6 @@ _MORE_CENTRES = 2
 _LAST_SECONDS = 5.0
 
 Trials: TypeAlias = Folds | TrainedTrunk
-
-
-@dc.dataclass(frozen=True)
-class Chosen:
-    """The method with nothing left open, how it was chosen, and its error on samples that did not choose it."""
-
-    method: AbstractMethod
-    choice: Choice | None = None
-    validation_error: float | None = None
-    held_out: Callable[[], HeldOut] | None = None
-    """Computes predictions for samples that were left out."""
-
-    def applied_to(self, method: AbstractMethod) -> "Chosen":
-        """The same choice for another method."""
-        changes: dict[str, Any] = {"inputs": self.method.inputs, "weights": self.method.weights}
-        if isinstance(method, TwoStep) and isinstance(self.method, TwoStep):
-            changes |= {"branch": self.method.branch} if isinstance(method.branch, AutoBranch) else {}
-            changes |= {"trunk": self.method.trunk} if isinstance(method.trunk, AutoTrunk) else {}
-        return Chosen(dc.replace(method, **changes), self.choice)
-
-    def summary(self) -> dict[str, Any] | None:
-        """The part `chosen` of `metrics.json`."""
-        if self.choice is None:
-            return None
-        return {
-            "encoder": str(self.method.inputs),
-            "branch": kind_of_branch(branch_of(self.method)),
-            "trunk": getattr(getattr(self.method, "trunk", None), "kind", "network"),
-            "weights": self.method.weights,
-            "candidate": self.choice.name,
-            "validation_errors": dict(self.choice.errors),
-            "candidates": {name: dc.asdict(each) for name, each in self.choice.candidates.items()},
-            "best_network": self.choice.best_network,
-        }
 
 
 class Leaderboard:
@@ -103,13 +75,20 @@ class Leaderboard:
         self.tried: dict[str, Candidate] = {}
         self.trial_iterations = 80
         tolerance = 1.0 if self._is_auto else _NEARLY
-        self._errors = Comparison(trials.parts, trials.data.samples, measured=measured, tolerance=tolerance)
+        self._errors = Comparison(
+            trials.parts,
+            trials.data.samples,
+            measured=measured,
+            tolerance=tolerance,
+            smallness=smallness(trials.data),
+        )
         self._seconds: dict[str, float] = {}
         self.iterations: dict[str, int] = {}
         self._modes: dict[str, dict[int, float]] = {}
         self._enough: dict[str, int] = {}
         self._measured_as: dict[str, Candidate] = {}
         self._finely: dict[str, tuple[Folds, float]] = {}
+        self._later: dict[str, Errors] = {}
         self._settings: dict[str, CandidateSettings] = {}
         self._handed_over, self._handing_over = np.inf, 0.0
         self._methods: dict[str, AbstractMethod] = {}
@@ -230,12 +209,16 @@ class Leaderboard:
         unit = f"candidate {name}" if parts is None else f"candidate {name}, parts {parts}"
         return remember(unit, compute) if self._trials.is_complete(candidate) else compute()
 
-    def measure_finely(self) -> None:
-        """The best closed form, and the baselines, with more parts: each leaves few samples out.
+    def measure_finely(self, enough: float) -> None:
+        """The best closed form, and the baselines, with more parts, where the error is not small `enough`.
 
         Where errors fall fast with the number of samples, those without a fifth of them are much larger.
         """
         best = self.best()
+        if self.mean(best) <= enough:
+            return
+        if self._measured and not self._errors.is_complete(best):
+            self._measure_others(best)
         if not (self._measured and isinstance(self._trials, Folds) and self._errors.is_complete(best)):
             return
         if self._data.samples > _FEW_SAMPLES or (finer := self._trials.with_parts(_FINE_PARTS)) is None:
@@ -248,6 +231,21 @@ class Leaderboard:
                 errors = remember(f"more parts, {name}", lambda: {"errors": compute()})["errors"]  # noqa: B023
                 self._finely[name] = finer, float(np.nanmean(errors))
 
+    def _measure_others(self, name: str) -> None:
+        """The winner on the other parts too, where few samples of the first one measure it."""
+        others, candidate = list(range(1, len(self._trials.parts))), self.tried[name]
+        if not others or self._errors.measuring(list(self.tried)).sum() >= _MANY_MEASURING:
+            return
+        longer = getattr(candidate.branch, "iterations", 1) / max(self.iterations[name], 1)
+        if self._clock.allows("other parts", len(others) * longer * self._seconds[name]):
+            errors = self._trials.errors(candidate, others)
+            self._later[name] = np.where(np.isnan(errors), self._errors.errors[name], errors)
+
+    def _measuring(self, name: str) -> Mask:
+        """The samples that measure a choice that was compared on the first part."""
+        rows = self._errors.measuring(list(self.tried))
+        return rows | ~(np.isnan(self._later[name]) | self._errors.first) if name in self._later else rows
+
     def _parts(self, candidate: Candidate) -> list[int] | None:
         """What is trained by iterations is measured on the first part alone."""
         return [0] if self._measured and not self._trials.is_complete(candidate) else None
@@ -258,17 +256,21 @@ class Leaderboard:
         """The mean relative error on the samples that choose."""
         return self._errors.mean(name)
 
+    def score(self, name: str) -> float:
+        """What decides: the same, but for small fields."""
+        return self._errors.score(name)
+
     def best(self) -> str:
         """The name of the best candidate."""
         return self._errors.best(list(self.tried))
 
     def best_error(self) -> float:
-        """Its error."""
-        return self.mean(self.best())
+        """What decided for it."""
+        return self.score(self.best())
 
     def least_error(self) -> float:
         """Of all that were measured; zero if there is none."""
-        return min(map(self.mean, self._errors.errors), default=0.0)
+        return min(map(self.score, self._errors.errors), default=0.0)
 
     @property
     def longest(self) -> float:
@@ -283,7 +285,7 @@ class Leaderboard:
     def ranked(self, prefix: str) -> list[AbstractInputs]:
         """The encoders of the candidates with this prefix, the best first."""
         names = [name for name in self.tried if name.startswith(prefix) and name.count(", ") == 1]
-        return [self.tried[name].inputs for name in sorted(names, key=self.mean)]
+        return [self.tried[name].inputs for name in sorted(names, key=self.score)]
 
     # -- results
 
@@ -305,7 +307,7 @@ class Leaderboard:
             f"{name} {self.mean(name):.1e}" for name in BASELINES.values() if name in self._errors.errors
         )
         left = f"; {self._clock.left:.0f} s left" if self._clock.minutes is not None else ""
-        self._reporter.say(f"best so far: {self.best()}, {self._handed_over:.1e} ({baselines}){left}")
+        self._reporter.say(f"best so far: {self.best()}, {self.mean(self.best()):.1e} ({baselines}){left}")
 
     def chosen(self) -> Chosen:
         """The best candidate as a method, with its error on samples that did not choose it."""
@@ -326,26 +328,41 @@ class Leaderboard:
 
     def _validation_error(self, name: str) -> float:
         """With the share that choosing adds, where the winner was measured once more with more parts."""
+        if name in self._later:
+            return float(np.mean(self._later[name][self._measuring(name)]))
         error = self._errors.validation_error(name, list(self.tried))
         return error * self._finely[name][1] / self.mean(name) if name in self._finely else error
+
+    def remark(self) -> str:
+        """What to know of the error of the best: whether it is mostly that of a few samples."""
+        errors = self._errors.errors[self.best()]
+        order = np.argsort(np.where(np.isnan(errors), -1.0, errors))[::-1]
+        order = order[: int(np.sum(~np.isnan(errors)))]
+        few, rest = np.split(order, [max(len(order) // 100, 1)])
+        if len(rest) == 0 or errors[few].sum() < _MOSTLY * errors[order].sum():
+            return ""
+        named = ", ".join(map(str, few[:3])) + ", ..." * (len(few) > 3)
+        return f"; it is mostly that of training samples {named}: about {errors[rest].mean():.1e} without them"
 
     def _baseline_error(self, name: str) -> float:
         """As the winner is measured: with more parts, or on one part where only that was left out."""
         if name in self._finely:
             return self._finely[name][1]
-        rows = None if self._errors.is_complete(name) else self._errors.measuring(list(self.tried))
+        best = self.best()
+        rows = None if self._errors.is_complete(best) else self._measuring(best)
         return self._errors.mean(name, rows)
 
     def _held_out(self, name: str, method: AbstractMethod) -> HeldOut:
-        candidate = self.tried[name]
-        trunk = method.trunk if isinstance(method, TwoStep) else None
+        """Predictions with as many modes as the operator has: more would have smaller errors at some points."""
+        candidate, trunk = self.tried[name], getattr(method, "trunk", None)
         modes = trunk.width if isinstance(trunk, ModesTrunk) else None
         if name in self._finely:
             predictions = self._finely[name][0].predictions(candidate, modes=modes)
             return HeldOut(self._data.take(self._errors.left_out), predictions[self._errors.left_out])
         is_complete = self._trials.is_complete(candidate)
-        rows = self._errors.left_out if is_complete else self._errors.measuring(list(self.tried))
-        predictions = self._trials.predictions(candidate, self._parts(candidate), modes=modes)
+        rows = self._errors.left_out if is_complete else self._measuring(name)
+        parts = None if name in self._later else self._parts(candidate)
+        predictions = self._trials.predictions(candidate, parts, modes)
         return HeldOut(self._data.take(rows), predictions[rows])
 
     def method_of(self, candidate: Candidate, error: float | None) -> AbstractMethod:
@@ -375,13 +392,3 @@ def suitable_modes(sizes: Float[np.ndarray, " modes"], allowed: float) -> int:
     """The fewest modes that leave out at most the relative error `allowed`."""
     tails = np.cumsum(sizes[::-1] ** 2)[::-1]
     return max(1, int((np.sqrt(tails) > allowed * np.sqrt(tails[0])).sum()))
-
-
-def branch_of(method: AbstractMethod) -> AbstractRegressor:
-    """The branch, or for methods that train both networks at once one of the same architecture."""
-    if isinstance(method, TwoStep):
-        return method.branch
-    whole: Any = method
-    network = whole.branch
-    architecture = {f.name: getattr(network, f.name) for f in dc.fields(network) if f.name != "stacked"}
-    return NetworkBranch(**architecture, iterations=whole.iterations, ridge=1e-5, decay=0.0)

@@ -16,14 +16,16 @@ from .candidates import (
     special_branches,
     with_decays,
     with_iterations,
+    with_weights,
 )
-from .checkpoints import remember
+from .checkpoints import remember_number
+from .chosen import Chosen, branch_of
 from .clock import Clock
 from .data.fixed_functions import fixed_functions
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, ScatteredData
 from .inputs import AbstractInputs, AutoInputs, RawInputs, StandardisedInputs
-from .leaderboard import Chosen, Leaderboard, Trials, branch_of
+from .leaderboard import Leaderboard, Trials
 from .method import AbstractMethod
 from .moving_trunk import MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk
@@ -49,9 +51,9 @@ from .two_step import TwoStep
 
 # Networks are tried with the best encoders; the longer trials are for decays.
 _BEST_ENCODERS, _LONGER = 2, 2.5
-# Below this error nothing that is trained by iterations does better. If the errors with and without a sample in
-# training have this ratio, what is left is noise.
-_ACCURATE, _NOISE, _AS_GOOD = 1e-6, 0.7, 1.03
+# At the first error nothing does better, at the second nothing that is trained by iterations. If the errors with
+# and without a sample in training have this ratio, what is left is noise.
+_ROUNDING, _ACCURATE, _NOISE, _AS_GOOD = 1e-12, 1e-6, 0.7, 1.03
 # A trial of a network takes at most this share of the time left, the training in the end that one.
 _TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
 _IMAGES_SHARE = 0.1
@@ -84,9 +86,8 @@ class Search:
         self._branch, self._data = branch_of(method), trials.data
         self._is_auto = isinstance(self._branch, AutoBranch)
         self._has_modes = isinstance(method, TwoStep) and isinstance(method.trunk, ModesTrunk)
-        self._weights, *self._other_weights = (
-            ("relative", "none") if method.weights == "auto" else (method.weights,)
-        )
+        weights = ("relative", "none") if method.weights == "auto" else (method.weights,)
+        self._weights, *self._other_weights = weights
         self._board = Leaderboard(
             method, trials, clock, reporter, measured=measured, on_better=on_better, all_samples=all_samples
         )
@@ -111,12 +112,13 @@ class Search:
             self._encoders_for(self._branch)
             self._trunk_limits()
         self._try_weights()
-        self._board.measure_finely()
-        chosen = self._board.chosen()
-        name = self._board.best()
+        self._board.measure_finely(_ACCURATE)
+        chosen, name = self._board.chosen(), self._board.best()
         self._reporter.say(f"chosen: {name} ({self._board.mean(name):.2e})")
         if chosen.validation_error is not None:
-            self._reporter.say(f"error on samples that did not choose: {chosen.validation_error:.2e}")
+            self._reporter.say(
+                f"error on samples that did not choose: {chosen.validation_error:.2e}{self._board.remark()}"
+            )
         return chosen
 
     def _baselines(self) -> None:
@@ -138,6 +140,10 @@ class Search:
         """One length first, then a length for every feature; what was found so far is handed over in between."""
         encoders = self._encoders(kernel_encodings)
         self._board.try_all(self._options(Linear(), encoders[:1]))
+        if self._board.best_error() <= _ROUNDING:
+            return
+        self._board.try_all(self._options(self._kernel(), encoders[:1]))
+        self._order_weights(f"kernel, {StandardisedInputs()}")
         self._board.try_all(self._options(self._kernel(), encoders))
         self._smoothness(self._options(self._kernel(), encoders))
         self._board.hand_over()
@@ -151,11 +157,19 @@ class Search:
         self._smoothness(with_lengths)
         self._board.hand_over()
 
+    def _order_weights(self, plain: str) -> None:
+        """Weights with which this kernel is better; the others are tried for the best of all."""
+        tried = self._board.tried
+        can_say = self._other_weights and {KERNEL_RIDGE, plain} <= tried.keys()
+        if can_say and self._board.score(KERNEL_RIDGE) < self._board.score(plain):
+            self._weights, self._other_weights = tried[KERNEL_RIDGE].weights, [self._weights]
+            del tried[plain]
+
     def _smoothness(self, kernels: Mapping[str, Candidate]) -> None:
         """The best of these kernels rougher, and rougher again if that pays; if it does not, smooth."""
         tried = [name for name in kernels if name in self._board.tried]
         if tried:
-            best = min(tried, key=self._board.mean)
+            best = min(tried, key=self._board.score)
             self._is_better(best, "1/2" if self._is_better(best, "3/2") else "inf")
 
     def _is_better(self, name: str, smoothness: str) -> bool:
@@ -163,7 +177,7 @@ class Search:
         options = self._options(dc.replace(base.branch, smoothness=smoothness), [base.inputs])
         self._board.try_all(options)
         return any(
-            each in self._board.tried and self._board.mean(each) < self._board.mean(name) for each in options
+            each in self._board.tried and self._board.score(each) < self._board.score(name) for each in options
         )
 
     def _kernel(self, **options: Any) -> Kernel:
@@ -188,8 +202,7 @@ class Search:
     def _is_finished(self) -> bool:
         """Whether nothing that takes longer can pay: the error is at rounding or at the noise of the outputs."""
         best = self._board.best()
-        error = self._board.mean(best)
-        if error <= _ACCURATE:
+        if (error := self._board.mean(best)) <= _ACCURATE:
             self._reporter.say(f"{best} is at {error:.1e}, below what networks reach: done")
             return True
         return isinstance(self._trials, Folds) and self._is_noise("done")
@@ -197,10 +210,10 @@ class Search:
     def _is_noise(self, conclusion: str) -> bool:
         """Whether a kernel as good as any does not predict the samples better that it was fitted to; says so."""
         kernels = [name for name, each in self._board.tried.items() if isinstance(each.branch, Kernel)]
-        best = min(kernels, key=self._board.mean, default=None)
-        if best is None or not self._measured or self._board.mean(best) > _AS_GOOD * self._board.best_error():
+        best = min(kernels, key=self._board.score, default=None)
+        if best is None or not self._measured or self._board.score(best) > _AS_GOOD * self._board.best_error():
             return False
-        with_them = _remembered("noise", lambda: self._trials.training_error(self._board.tried[best]))
+        with_them = remember_number("noise", lambda: self._trials.training_error(self._board.tried[best]))
         if with_them < _NOISE * self._board.mean(best):
             return False
         self._reporter.say(
@@ -282,11 +295,10 @@ class Search:
 
     def _trunk_limits(self) -> bool:
         """Whether the trunk is the limit of the best candidate, which is then said with its share of the error."""
-        best = self._board.best()
-        error = self._board.mean(best)
+        error = self._board.mean(best := self._board.best())
         if not self._measured or error <= _ACCURATE or not self._clock.allows("error of the trunk"):
             return False
-        optimum = _remembered("projection", lambda: self._trials.projection_error(self._board.tried[best]))
+        optimum = remember_number("projection", lambda: self._trials.projection_error(self._board.tried[best]))
         if optimum < _TRUNK_LIMITS * error:
             return False
         self._reporter.say(
@@ -348,17 +360,14 @@ class Search:
         options = self._options(branch, encoders)
         looks = {f"{name}, untrained": with_iterations(each, 0) for name, each in options.items()}
         self._board.measure(looks)
-        errors = np.nan_to_num([self._board.mean(name) for name in looks], nan=np.inf)
+        errors = np.nan_to_num([self._board.score(name) for name in looks], nan=np.inf)
         return [encoders[place] for place in sorted(np.argsort(errors, kind="stable")[:_BEST_ENCODERS])]
 
     def _try_weights(self) -> None:
         best = self._board.best()
-        is_long = isinstance(self._board.tried[best].branch, FourierBranch)
-        if self._board.tried[best].weights == self._weights and not is_long:
-            others = {
-                f"{best}, weights {w}": dc.replace(self._board.tried[best], weights=w) for w in self._other_weights
-            }
-            self._board.try_all(others)
+        base = self._board.tried[best]
+        if base.weights == self._weights and not isinstance(base.branch, FourierBranch):
+            self._board.try_all(with_weights(best, base, self._other_weights))
 
     def _options(self, branch: AbstractRegressor, encoders: Sequence[AbstractInputs]) -> dict[str, Candidate]:
         """One branch after each encoder, by name, with the kind of branch where it is to be chosen."""
@@ -389,7 +398,3 @@ class Search:
         iterations = int(max(_MIN_TRIAL, min(branch.network.iterations, whole)))
         self._board.last_training = iterations * seconds * growth
         return dc.replace(branch.network, iterations=iterations)
-
-
-def _remembered(name: str, compute: Callable[[], float]) -> float:
-    return float(remember(name, lambda: {"value": np.array([compute()])})["value"][0])

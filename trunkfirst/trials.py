@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .candidates import Candidate, ModeCounts
+from .comparison import smallness, with_shares
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
 from .device_arrays import seed_key
@@ -63,7 +64,7 @@ class Folds:
     def errors(self, candidate: Candidate, parts: Sequence[int] | None = None) -> Float[np.ndarray, " samples"]:
         """The relative error of every sample that is left out once; NaN for the others."""
         if candidate.trunk is not None:
-            return self._trained.errors(candidate)
+            return self._trained.errors(candidate, parts)
         wanted = range(len(self.parts)) if parts is None else parts
         counts = self._counts(candidate, wanted)
         found = np.full((self.data.samples, len(counts)), np.nan)
@@ -73,7 +74,7 @@ class Folds:
             found[self.parts[part]] = self._errors_by_count(candidate, part, predicted[-1], counts)
         if len(counts) > 1:
             numbers = [count or self._coordinates.values.shape[2] for count in counts]
-            self._counted[str(candidate)] = ModeCounts.of(found, numbers, self.parts)
+            self._counted[str(candidate)] = ModeCounts.of(with_shares(found, self._smallness), numbers, self.parts)
         errors = found[:, 0]
         if parts is None and (mean := float(np.nanmean(errors))) < self._best[0]:
             self._best = mean, str(candidate), predicted
@@ -94,6 +95,10 @@ class Folds:
             return None
         parts = [np.sort(part) for part in np.array_split(rows, count)]
         return Folds(self.data, self._output, parts, seed=self._seed)
+
+    @ft.cached_property
+    def _smallness(self) -> Float[np.ndarray, " samples"]:
+        return smallness(self.data)
 
     def _counts(self, candidate: Candidate, parts: Sequence[int]) -> list[int | None]:
         """That of the candidate; where it has all modes and several parts choose, fewer of them too."""
@@ -158,24 +163,21 @@ class Folds:
 
     @one_blas_thread()
     def predictions(
-        self, candidate: Candidate, parts: Sequence[int] | None = None, *, modes: int | None = None
+        self, candidate: Candidate, parts: Sequence[int] | None = None, modes: int | None = None
     ) -> Float[np.ndarray, "samples points ..."]:
-        """Physical outputs of every sample that is left out once; NaN for the others.
-
-        `modes` is how many the operator has, where it has fewer than the candidate.
-        """
+        """Physical outputs of every sample that is left out once, with at most this many modes; NaN for others."""
         if candidate.trunk is not None:
-            return self._trained.predictions(candidate)
+            return self._trained.predictions(candidate, parts)
         found = np.full(self.data.outputs.shape, np.nan)
         for part in range(len(self.parts)) if parts is None else parts:
-            coordinates = self._fold(part).coordinates_of(candidate, self._predicted(candidate, part)[..., :modes])
+            coordinates = self._fold(part).coordinates_of(candidate, self._predicted(candidate, part), modes)
             found[self.parts[part]] = self._coordinates.fields(coordinates)
         return found
 
     @ft.cached_property
     def _trained(self) -> "TrainedTrunk":
-        """For candidates with another trunk, on the first part."""
-        return TrainedTrunk(self.data, TwoStep(output=self._output), self.parts[:1], seed=self._seed)
+        """For candidates with another trunk."""
+        return TrainedTrunk(self.data, TwoStep(output=self._output), self.parts, seed=self._seed)
 
     def _predicted(self, candidate: Candidate, part: int) -> Coordinates:
         """Coefficients of the modes of a fold.
@@ -226,9 +228,9 @@ class _Fold:
         """Principal modes of these samples, with the weights and the number of a candidate."""
         return self._principal(candidate.weights == "relative")[0][: candidate.modes]
 
-    def coordinates_of(self, candidate: Candidate, predicted: Coordinates) -> Coordinates:
-        """Coefficients of the outputs from coefficients of the modes."""
-        return _times(predicted, self.modes(candidate)[: predicted.shape[2]]) * self.scale
+    def coordinates_of(self, candidate: Candidate, predicted: Coordinates, most: int | None = None) -> Coordinates:
+        """Coefficients of the outputs from coefficients of the modes, of the first `most` of them."""
+        return _times(predicted[..., :most], self.modes(candidate)[:most]) * self.scale
 
     def fit(self, candidate: Candidate, seed: int) -> Callable[[np.ndarray], Coordinates]:
         """Fit a candidate; the function returned predicts coefficients of the modes."""
@@ -329,10 +331,10 @@ class TrainedTrunk:
         return found
 
     def predictions(
-        self, candidate: Candidate, parts: Sequence[int] | None = None, *, modes: int | None = None
+        self, candidate: Candidate, parts: Sequence[int] | None = None, modes: int | None = None
     ) -> np.ndarray:
-        """Physical outputs of every sample that is left out once; NaN for the others."""
-        del modes  # as many as the method finds without the part
+        """Physical outputs of every sample that is left out once, with the modes of the trunk; NaN for others."""
+        del modes
         found = np.full(self.data.outputs.shape, np.nan)
         for part in range(len(self.parts)) if parts is None else parts:
             found[self.parts[part]] = self._evaluated(candidate, part).predictions

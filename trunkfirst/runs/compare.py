@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..checkpoints import keep_checkpoints
+from ..chosen import Chosen
 from ..clock import Clock
 from ..distributed.mesh import use_devices
 from ..distributed.pools import Lost, on_processes
@@ -19,7 +20,6 @@ from ..files.integrity import CHECKPOINTS, write_manifest
 from ..files.npz import read_npz
 from ..files.text_files import write_json
 from ..fitting import choose
-from ..leaderboard import Chosen
 from ..networks.operator import load
 from ..progress import Reporter, Silent
 from ..records import Claim

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from ..chosen import Chosen
 from ..data.operator_data import OperatorData
 from ..data.read_write import write_data
 from ..data.scattered_data import AnyData
@@ -18,7 +19,6 @@ from ..files.integrity import write_manifest
 from ..files.npz import write_npz
 from ..files.text_files import read_json, to_json, write_json, write_text
 from ..fitting import FitResult, train
-from ..leaderboard import Chosen
 from ..method import AbstractMethod
 from ..networks.branches import Branch
 from ..networks.operator import Operator, save
