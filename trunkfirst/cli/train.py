@@ -178,7 +178,7 @@ def fit(
         typer.Option(
             "--cross-validate",
             help="Afterwards leave out each fifth of all samples in turn, fit again, and write the "
-            "errors to cross_validation.json; takes up to as many minutes again.",
+            "errors to cross_validation.json; it may take as many minutes again.",
         ),
     ] = False,
     seed: Seed = None,
