@@ -290,7 +290,8 @@ def resume(
 
     Example: trunkfirst resume runs/mine
     """
-    from ..files.integrity import no_run
+    from ..checkpoints import lock_folder
+    from ..files.integrity import no_run, remove_leftovers
     from ..runs.compare import Comparison
     from ..runs.resume import resume as resume_folder
     from ..runs.sweeps import Sweep
@@ -310,6 +311,8 @@ def resume(
         return _show_run(result, json, quiet)
     left = "nothing was left to do"
     if not (folder / "report.html").is_file():  # it was killed before this was written, as the last of all files
+        with lock_folder(folder):
+            remove_leftovers(folder, older_than=0)
         left = f"its report was missing and is written now: {console.write_run_report(folder)}"
     return show({"status": "finished"}, f"{folder} is already finished; {left}", json=json, quiet=quiet)
 
