@@ -35,7 +35,7 @@ from trunkfirst.sizing import seconds_of_fourier
 
 BATCH, CHANNELS = 32, 32
 ERROR = "mean relative l2 error, unseen samples"
-NAMES = ["PCA + kernel", "Fourier branch", "FNO", "fit"]
+NAMES = ["PCA + kernel", "Fourier branch", "FNO", "fit", "Fourier branch, no symmetries"]
 
 
 @dc.dataclass(frozen=True)
@@ -123,7 +123,10 @@ def timed(method: str, train: OperatorData, options: argparse.Namespace) -> tupl
         importlib.import_module("neuralop.models")
     trainings: dict[str, Callable[[], Trained]] = {
         "PCA + kernel": lambda: fitted(trunkfirst.Kernel(), train, trunkfirst.StandardisedInputs()),
-        "Fourier branch": lambda: fourier(train, options),
+        "Fourier branch": lambda: fourier(trunkfirst.FourierBranch(), train, options),
+        "Fourier branch, no symmetries": lambda: fourier(
+            trunkfirst.FourierBranch(symmetries=False), train, options
+        ),
         "FNO": lambda: fno(train, options),
         "fit": lambda: chosen(train, options.minutes),
     }
@@ -181,9 +184,8 @@ def errors(predicted: np.ndarray, data: OperatorData) -> np.ndarray:
 # -- ours
 
 
-def fourier(data: OperatorData, options: argparse.Namespace) -> Trained:
+def fourier(branch: Any, data: OperatorData, options: argparse.Namespace) -> Trained:
     """Modes as trunk and Fourier layers as branch."""
-    branch = trunkfirst.FourierBranch()
     count = options.iterations
     if count is None:
         count = int(options.seconds / seconds_of_fourier(branch, data, CLOCKS[options.clock]))
