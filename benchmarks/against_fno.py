@@ -35,7 +35,8 @@ from trunkfirst.sizing import seconds_of_fourier
 
 BATCH, CHANNELS = 32, 32
 ERROR = "mean relative l2 error, unseen samples"
-NAMES = ["PCA + kernel", "Fourier branch", "FNO", "fit", "Fourier branch, no symmetries"]
+IMAGES_OF_SAMPLES = 4000
+NAMES = ["PCA + kernel", "Fourier branch", "FNO", "fit", "PCA + kernel, images", "Fourier branch, no symmetries"]
 
 
 @dc.dataclass(frozen=True)
@@ -123,6 +124,9 @@ def timed(method: str, train: OperatorData, options: argparse.Namespace) -> tupl
         importlib.import_module("neuralop.models")
     trainings: dict[str, Callable[[], Trained]] = {
         "PCA + kernel": lambda: fitted(trunkfirst.Kernel(), train, trunkfirst.StandardisedInputs()),
+        "PCA + kernel, images": lambda: fitted(
+            trunkfirst.Kernel(), train, trunkfirst.StandardisedInputs(), images=IMAGES_OF_SAMPLES
+        ),
         "Fourier branch": lambda: fourier(trunkfirst.FourierBranch(), train, options),
         "Fourier branch, no symmetries": lambda: fourier(
             trunkfirst.FourierBranch(symmetries=False), train, options
@@ -192,9 +196,9 @@ def fourier(branch: Any, data: OperatorData, options: argparse.Namespace) -> Tra
     return fitted(dc.replace(branch, iterations=count), data, trunkfirst.RawInputs(), options.seed)
 
 
-def fitted(branch: Any, data: OperatorData, inputs: Any, seed: int = 0) -> Trained:
+def fitted(branch: Any, data: OperatorData, inputs: Any, seed: int = 0, images: int | None = None) -> Trained:
     """The two-step method with modes as trunk."""
-    method = trunkfirst.TwoStep(trunkfirst.ModesTrunk(), branch, inputs=inputs, weights="relative")
+    method = trunkfirst.TwoStep(trunkfirst.ModesTrunk(), branch, inputs=inputs, weights="relative", images=images)
     with jax.enable_x64(True):
         operator = method.fit(data, key=jr.key(seed)).operator
     return Trained(lambda unseen: operator.predict(unseen, data.points), getattr(branch, "iterations", None))
