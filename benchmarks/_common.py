@@ -9,7 +9,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ PAPER_PROBLEMS = {
     "multiple-inputs": "5.3",
 }
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
-_PACKAGES = ("trunkfirst", "jax", "numpy", "scipy", "scikit-learn", "deepxde", "torch")
+_PACKAGES = ("trunkfirst", "jax", "numpy", "scipy", "scikit-learn", "deepxde", "torch", "neuraloperator")
 _MARKERS = "osD^vXP*"
 
 
@@ -157,7 +157,7 @@ def _save_figure(path: Path, draw: Callable[[Any], None]) -> None:
         figure.savefig(path, metadata={"Date": None})
 
 
-def draw_curves(axes: Any, curves: dict[str, Sequence[tuple[float, float]]]) -> None:
+def draw_curves(axes: Any, curves: Mapping[str, Sequence[tuple[float, float]]]) -> None:
     """One line with markers for each curve that has points."""
     for number, (name, curve) in enumerate(curves.items()):
         if curve:

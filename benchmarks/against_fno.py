@@ -4,14 +4,18 @@
 
 Needs `pip install trunkfirst[bench]`. DATA are binary-darcy (on --cells x --cells cells), random-conductivity, or
 files. The last `--unseen` samples are for the test, unless `--test` names another file; every method is trained
-once on the others. FNO: 4 layers, 32 channels, AdamW, one cycle up to 5e-3, batches of 32, relative loss. Both
+once on the others. FNO: 4 layers, 32 channels, AdamW, one cycle up to --rate, batches of 32, relative loss. Both
 networks are trained for as many iterations as fit into the time by a few that are timed before, or for as many as
 are given. Seconds are those of everything: timing, compiling and the search for symmetries too.
+
+With several numbers of --samples the table shows the error against them.
+With --validate the last fifth of the training samples takes the place of the test, to choose --modes and --rate.
 """
 
 import argparse
 import dataclasses as dc
 import importlib
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,8 +33,10 @@ from trunkfirst.problems.conductivity import BinaryDarcy
 from trunkfirst.regressors.input_grid import find_grid, resample
 from trunkfirst.sizing import seconds_of_fourier
 
-BATCH, CHANNELS, RATE, MODES = 32, 32, 5e-3, 12
-NAMES = ["PCA + kernel", "Fourier branch", "FNO", "fit"]
+BATCH, CHANNELS = 32, 32
+ERROR = "mean relative l2 error, unseen samples"
+IMAGES_OF_SAMPLES = 4000
+NAMES = ["PCA + kernel", "Fourier branch", "FNO", "fit", "PCA + kernel, images", "Fourier branch, no symmetries"]
 
 
 @dc.dataclass(frozen=True)
@@ -47,12 +53,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = options_for(__doc__, add_options, argv)
     options.iterations = 5 if options.quick else options.iterations
     for name in options.data:
-        compare(name, options)
+        (compare if len(options.samples) < 2 else against_samples)(name, options)
 
 
 def compare(name: str, options: argparse.Namespace) -> None:
     """All methods on the same data."""
-    train, test = load(name, options)
+    train, test = load(name, options, *options.samples)
     rows: list[list[Any]] = []
     fields: dict[str, np.ndarray] = {}
     for method in options.methods:
@@ -61,16 +67,55 @@ def compare(name: str, options: argparse.Namespace) -> None:
         fields[shown] = trained.predict(test.flat_inputs)
         rows.append([shown, error(fields[shown], test), round(seconds), trained.iterations])
         print(name, *rows[-1], flush=True)
-    word = f"binary-darcy-{options.cells}" if name == "binary-darcy" else Path(name).stem
-    title = f"Fourier layers and a Fourier neural operator: {word}"
+    if options.validate:
+        return
     notes = [
-        f"Mean relative l2 error on {test.samples} unseen samples, trained on {train.samples:,}; "
-        f"one training of every network, seed {options.seed}."
+        f"Mean relative l2 error on {test.samples} unseen samples, trained on {train.samples:,}; {how(options)}"
     ]
+    title = f"Fourier layers and a Fourier neural operator: {word(name, options)}"
     table = Table(title, ("method", "error", "seconds", "iterations"), rows, notes)
-    publish(f"against-fno-{word}", options, table, {"samples": train.samples}, lambda axes: draw(axes, rows))
+    stem, details = f"against-fno-{word(name, options)}", {"samples": train.samples}
+    publish(stem, options, table, details, lambda axes: draw(axes, rows))
     if options.out or not options.quick:
-        draw_sample((options.out or IMAGES) / f"against-fno-{word}-sample.png", test, fields)
+        draw_sample((options.out or IMAGES) / f"{stem}-sample.png", test, fields)
+
+
+def against_samples(name: str, options: argparse.Namespace) -> None:
+    """The error of all methods for several numbers of samples."""
+    rows: list[list[Any]] = []
+    curves: dict[str, list[tuple[float, float]]] = {method: [] for method in options.methods}
+    for count, method in itertools.product(options.samples, options.methods):
+        train, test = load(name, options, count)
+        trained, seconds = timed(method, train, options)
+        found = error(trained.predict(test.flat_inputs), test)
+        shown = method if trained.chosen is None else f"{method}: {trained.chosen}"
+        rows.append([train.samples, shown, found, round(seconds), trained.iterations])
+        curves[method].append((train.samples, found))
+        print(name, *rows[-1], flush=True)
+
+    def draw(axes: Any) -> None:
+        draw_curves(axes, curves)
+        axes.set(xscale="log", yscale="log", xlabel="training samples", ylabel=ERROR)
+
+    title = f"Error against samples: {word(name, options)}"
+    table = Table(
+        title,
+        ("samples", "method", "error", "seconds", "iterations"),
+        rows,
+        [f"Mean relative l2 error on {options.unseen} unseen samples; {how(options)}"],
+    )
+    publish(f"against-fno-{word(name, options)}-samples", options, table, {}, draw)
+
+
+def word(name: str, options: argparse.Namespace) -> str:
+    """What data are called in tables and files."""
+    return f"binary-darcy-{options.cells}" if name == "binary-darcy" else Path(name).stem.removesuffix("_train")
+
+
+def how(options: argparse.Namespace) -> str:
+    """What a note says of the networks."""
+    fno = f"FNO with at most {options.modes} waves and rates up to {options.rate:g}"
+    return f"one training of every network, seed {options.seed}; {fno}."
 
 
 def timed(method: str, train: OperatorData, options: argparse.Namespace) -> tuple[Trained, float]:
@@ -79,7 +124,13 @@ def timed(method: str, train: OperatorData, options: argparse.Namespace) -> tupl
         importlib.import_module("neuralop.models")
     trainings: dict[str, Callable[[], Trained]] = {
         "PCA + kernel": lambda: fitted(trunkfirst.Kernel(), train, trunkfirst.StandardisedInputs()),
-        "Fourier branch": lambda: fourier(train, options),
+        "PCA + kernel, images": lambda: fitted(
+            trunkfirst.Kernel(), train, trunkfirst.StandardisedInputs(), images=IMAGES_OF_SAMPLES
+        ),
+        "Fourier branch": lambda: fourier(trunkfirst.FourierBranch(), train, options),
+        "Fourier branch, no symmetries": lambda: fourier(
+            trunkfirst.FourierBranch(symmetries=False), train, options
+        ),
         "FNO": lambda: fno(train, options),
         "fit": lambda: chosen(train, options.minutes),
     }
@@ -93,26 +144,34 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", nargs="+", default=["binary-darcy"], help="problems or files")
     parser.add_argument("--test", help="another file with the test samples")
     parser.add_argument("--cells", type=int, default=32, help="of binary-darcy, in each direction")
-    parser.add_argument("--samples", type=int, help="how many for training; all if left out")
+    parser.add_argument(
+        "--samples", type=int, nargs="+", default=[], help="of training, one or several numbers; all if left out"
+    )
     parser.add_argument("--unseen", type=int, default=200, help="how many for the test")
     parser.add_argument("--seconds", type=float, default=300.0, help="of the iterations of one training")
     parser.add_argument("--iterations", type=int, help="of both networks, instead of seconds")
     parser.add_argument("--minutes", type=float, default=15.0, help="of fit")
+    parser.add_argument("--modes", type=int, default=12, help="waves of FNO in every direction, at most")
+    parser.add_argument("--rate", type=float, default=5e-3, help="the highest rate of FNO")
+    parser.add_argument("--validate", action="store_true", help="compare on a fifth of the training samples")
     parser.add_argument("--seed", type=int, default=0, help="of the networks")
     parser.add_argument("--methods", nargs="+", choices=NAMES, default=NAMES[:3], help="which")
 
 
-def load(name: str, options: argparse.Namespace) -> tuple[OperatorData, OperatorData]:
-    """Training and test samples."""
+def load(name: str, options: argparse.Namespace, samples: int | None = None) -> tuple[OperatorData, OperatorData]:
+    """Training samples, so many or all, and test samples."""
     problems: dict[str, Any] = {
         "binary-darcy": dc.replace(BinaryDarcy(), cells=options.cells),
         "random-conductivity": "random-conductivity",
     }
     data: Any = trunkfirst.make_data(problems[name]) if name in problems else trunkfirst.read_data(name)
-    if options.test:
-        return data.take(slice(0, options.samples)), trunkfirst.read_data(options.test)  # pyright: ignore[reportReturnType]
-    seen = data.samples - options.unseen
-    return data.take(slice(0, min(options.samples or seen, seen))), data.take(slice(seen, None))
+    test = trunkfirst.read_data(options.test) if options.test else data.take(slice(-options.unseen, None))
+    train = data if options.test else data.take(slice(0, -options.unseen))
+    train = train.take(slice(0, samples))
+    if options.validate:
+        kept = train.samples * 4 // 5
+        train, test = train.take(slice(0, kept)), train.take(slice(kept, None))
+    return train, test  # pyright: ignore[reportReturnType]
 
 
 def error(predicted: np.ndarray, data: OperatorData) -> float:
@@ -129,18 +188,17 @@ def errors(predicted: np.ndarray, data: OperatorData) -> np.ndarray:
 # -- ours
 
 
-def fourier(data: OperatorData, options: argparse.Namespace) -> Trained:
+def fourier(branch: Any, data: OperatorData, options: argparse.Namespace) -> Trained:
     """Modes as trunk and Fourier layers as branch."""
-    branch = trunkfirst.FourierBranch()
     count = options.iterations
     if count is None:
         count = int(options.seconds / seconds_of_fourier(branch, data, CLOCKS[options.clock]))
     return fitted(dc.replace(branch, iterations=count), data, trunkfirst.RawInputs(), options.seed)
 
 
-def fitted(branch: Any, data: OperatorData, inputs: Any, seed: int = 0) -> Trained:
+def fitted(branch: Any, data: OperatorData, inputs: Any, seed: int = 0, images: int | None = None) -> Trained:
     """The two-step method with modes as trunk."""
-    method = trunkfirst.TwoStep(trunkfirst.ModesTrunk(), branch, inputs=inputs, weights="relative")
+    method = trunkfirst.TwoStep(trunkfirst.ModesTrunk(), branch, inputs=inputs, weights="relative", images=images)
     with jax.enable_x64(True):
         operator = method.fit(data, key=jr.key(seed)).operator
     return Trained(lambda unseen: operator.predict(unseen, data.points), getattr(branch, "iterations", None))
@@ -169,7 +227,7 @@ def fno(data: OperatorData, options: argparse.Namespace) -> Trained:
     y = y.swapaxes(1, 2).reshape(len(y), -1, *shape)
     scales = [(a.mean(), a.std()) for a in (x, y)]
     (x_mean, x_std), (y_mean, y_std) = scales
-    modes = tuple(min(2 * MODES, n) for n in shape)
+    modes = tuple(min(2 * options.modes, n) for n in shape)
     model = FNO(modes, in_channels=1, out_channels=y.shape[1], hidden_channels=CHANNELS, n_layers=4)
 
     def fields(rows: Any) -> Any:
@@ -207,8 +265,8 @@ def train_fno(model: Any, fields: Callable[[Any], Any], x: Any, y: Any, budget: 
         step(batch(), trial)
         begin = clock() if count == 1 else begin
     iterations = budget.iterations or max(5, int(budget.seconds / (clock() - begin) * 3))
-    optimiser = torch.optim.AdamW(model.parameters(), RATE, weight_decay=1e-4)
-    cycle = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, iterations)
+    optimiser = torch.optim.AdamW(model.parameters(), budget.rate, weight_decay=1e-4)
+    cycle = torch.optim.lr_scheduler.OneCycleLR(optimiser, budget.rate, iterations)
     epochs = range(math.ceil(iterations * BATCH / len(x)) + 1)
     batches = (rows for _ in epochs for rows in torch.randperm(len(x)).split(BATCH))
     for _, rows in zip(range(iterations), batches, strict=False):
@@ -233,7 +291,7 @@ def on_points(data: OperatorData, inputs: np.ndarray) -> np.ndarray:
 def draw(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
     """The error of every method against its seconds."""
     draw_curves(axes, {row[0]: [(max(row[2], 1), row[1])] for row in rows})
-    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="mean relative l2 error, unseen samples")
+    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel=ERROR)
 
 
 def draw_sample(path: Path, test: OperatorData, fields: dict[str, np.ndarray]) -> None:

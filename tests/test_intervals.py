@@ -121,6 +121,11 @@ def test_new_points_have_the_width_of_their_neighbours(intervals: Intervals):
     assert intervals.field_bound(0.9) == intervals.field[1]
 
 
+def test_points_in_single_precision_have_the_same_widths(intervals: Intervals):
+    points = np.array([[0.1], [0.7]], np.float32)
+    assert np.array_equal(intervals.half_width(points, 0.9), intervals.half_width(points.astype(float), 0.9))
+
+
 @pytest.mark.parametrize("level", [0.5, 0.85, 0.99])
 def test_a_level_that_is_not_known_is_refused(intervals: Intervals, level: float):
     with pytest.raises(ValueRangeError, match=rf"level is {level}; intervals are known for 0.8, 0.9, 0.95"):

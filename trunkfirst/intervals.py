@@ -65,7 +65,7 @@ class Intervals:
         self, points: Float[np.ndarray, "new coordinates"], level: float
     ) -> Float[np.ndarray, "new ..."]:
         """Half the width of the pointwise interval; at new points that of the nearest training point."""
-        _, nearest = KDTree(self.points).query(np.clip(points, -_FAR, _FAR))
+        _, nearest = KDTree(self.points).query(np.clip(np.asarray(points, float), -_FAR, _FAR))
         return self.pointwise[self._index(level)][nearest]
 
     def deviations(self, points: Float[np.ndarray, "new coordinates"]) -> Float[np.ndarray, "new ..."]:

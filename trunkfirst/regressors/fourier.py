@@ -61,7 +61,7 @@ class FourierBranch(AbstractRegressor):
     padding: float = Field(
         default=0.25, ge=0, description="how much longer than the axis the period is, where it is not periodic"
     )
-    rate: float = Field(default=3e-3, gt=0, description="highest learning rate")
+    rate: float = Field(default=8e-3, gt=0, description="highest learning rate")
     decay: float = Field(default=1e-4, ge=0, description="weight decay")
     batch: int = Field(default=32, ge=1, description="samples in an iteration, at most")
     iterations: int = Field(default=1_000, ge=1, description="iterations")
