@@ -155,7 +155,7 @@ def test_a_table_of_pandas_names_the_inputs():
     assert np.allclose(operator.predict(table[["gamma", "alpha", "beta"]]), U[..., 0])
     data = trunkfirst.read_data({"inputs": table, "points": X, "outputs": U[..., 0]})
     assert np.array_equal(data.flat_inputs, A)
-    with pytest.raises(DataError, match="expected alpha, beta, gamma; got alpha"):
+    with pytest.raises(DataError, match="trained on alpha, beta, gamma; got alpha"):
         operator.predict(table[["alpha"]])
 
 

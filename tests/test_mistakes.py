@@ -114,7 +114,7 @@ COMMANDS: dict[str, tuple[str, int, str]] = {
         9,
         "there is no folder a; make it first",
     ),
-    "unknown ending": ("predict runs/mine --inputs new.npz --out u.txt", 3, "choose one of: .npz, .nc"),
+    "unknown ending": ("predict runs/mine --inputs new.npz --out u.txt", 3, "choose one of: .npz, .mat"),
     "a share in per cent": ("fit my.npz --test-share 10", 2, "'--test-share': Input should be less than or equal"),
     "seed with a point": ("fit my.npz --seed 1.5", 2, "'--seed': Input should be a valid integer"),
     "option without value": ("fit my.npz --out", 2, "'--out' requires an argument"),
