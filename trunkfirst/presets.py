@@ -56,7 +56,7 @@ _PROBLEMS = {
     "nonlinear-conductivity": _Problem(
         {"hidden": (50, 50, 50), "width": 50, **_RELU},
         {"hidden": (500,), **_RELU},
-        {"iterations": 14_000, "starts": 8},
+        {"iterations": 14_000, "starts": 8, "minimiser": LBFGS(pairs=100)},
         {"iterations": 50, "ridge": 1e-5},
     ),
     "discontinuous-conductivity": _Problem(
@@ -69,7 +69,7 @@ _PROBLEMS = {
     "multiple-inputs": _Problem(
         {"hidden": (100, 100, 100), "width": 200, **_TANH},
         {"hidden": (100, 100, 100), **_TANH},
-        {"iterations": 12_000, "starts": 2},
+        {"iterations": 20_000, "starts": 2},
         {"iterations": 1_200, "ridge": 1e-4},
     ),
     # Fronts that move, not in the paper. These networks are for fixed functions; the fast preset has moving ones.
