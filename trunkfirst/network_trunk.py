@@ -47,8 +47,8 @@ class _Stage:
 
 # From a problem that is easy to search to the one that is asked for; the first has the iterations that are left.
 # With rounded kinks a problem is another one, and the stages without take longer.
-_SMOOTH = (_Stage(10, 0.25), _Stage(1, 0.5), _Stage(0.1, 0.125), _Stage(0.01, 0.125))
-_KINKED = (_Stage(1, 0.4, 0.03), _Stage(0.1, 0.3, 0.006), _Stage(0.01, 0.3))
+_SMOOTH = (_Stage(10.0, 0.25), _Stage(1.0, 0.5), _Stage(0.1, 0.125), _Stage(0.01, 0.125))
+_KINKED = (_Stage(1.0, 0.4, 0.03), _Stage(0.1, 0.3, 0.006), _Stage(0.01, 0.3))
 _USUAL_ITERATIONS = 6000
 
 
