@@ -47,8 +47,10 @@ class _Stage:
 
 # From a problem that is easy to search to the one that is asked for; the first has the iterations that are left.
 # With rounded kinks a problem is another one, and the stages without take longer.
-_SMOOTH = (_Stage(10.0, 0.25), _Stage(1.0, 0.5), _Stage(0.1, 0.125), _Stage(0.01, 0.125))
+_SMOOTH = (_Stage(1.0, 0.75), _Stage(0.1, 0.125), _Stage(0.01, 0.125))
 _KINKED = (_Stage(1.0, 0.4, 0.03), _Stage(0.1, 0.3, 0.006), _Stage(0.01, 0.3))
+# The share of the iterations with `first_ridge`.
+_FIRST = 0.25
 _USUAL_ITERATIONS = 6000
 
 
@@ -58,10 +60,9 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
 
     The outputs enter through their thin factor, so that an iteration costs the same for any number of samples.
     ReLU trunks depend on where they start: of `starts` of them the worse half is dropped repeatedly. The ridge
-    keeps the search well behaved and fades to a hundredth, for smooth activations from ten times its setting; a
-    search that starts with a small one stalls. The kinks of a ReLU trunk, at which a search would get stuck, are
-    rounded at first. For p other than 2, which allows no compression, the trunk and A are then trained together
-    on the loss with power p.
+    keeps the search well behaved and fades to a hundredth; a search that starts with a small one stalls. The kinks
+    of a ReLU trunk, at which a search would get stuck, are rounded at first. For p other than 2, which allows no
+    compression, the trunk and A are then trained together on the loss with power p.
     """
 
     minimiser: Minimiser = LBFGS()
@@ -70,6 +71,12 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
     )
     starts: int = Field(default=2, ge=1, description="starts, of which the worse half is dropped repeatedly")
     ridge: float = Field(default=1e-3, ge=0, description="ridge of the coefficients at the start of the search")
+    first_ridge: float | None = Field(
+        default=None,
+        ge=0,
+        description="ridge of the first quarter of the search: a larger one helps with outputs that are steep at "
+        "a boundary, and costs others time",
+    )
     p: float = Field(default=2.0, ge=1, allow_inf_nan=False, description="power of the entrywise norm of the loss")
     stopping: Stopping = Field(default=Stopping(stuck=100), description="when to stop early")
     kind: Literal["network"] = kind_field("network")
@@ -87,7 +94,7 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
         trunk = (
             with_identity_output(searched.network, trunks[0]) if searched.is_hidden else Trunk(searched.network)
         )
-        A = fields.solve(trunk, self.ridge * self._stages[-1].ridge)
+        A = fields.solve(trunk, self._stages()[-1].ridge)
         if self.p != 2 and isinstance(fields, Fields):
             result = self._polish(fields, FreeCoefficients(trunk, jnp.asarray(A)), run, on_step)
             trunk, A = result.parameters.trunk, np.asarray(result.parameters.matrix)
@@ -108,9 +115,14 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
         """The iterations given, or as many as a search usually needs."""
         return self.iterations or _USUAL_ITERATIONS
 
-    @property
-    def _stages(self) -> tuple[_Stage, ...]:
-        return _KINKED if self.activation == "relu" else _SMOOTH
+    def _stages(self) -> list[_Stage]:
+        """The stages with the ridges themselves."""
+        stages = _KINKED if self.activation == "relu" else _SMOOTH
+        first, *others = (dc.replace(stage, ridge=self.ridge * stage.ridge) for stage in stages)
+        if self.first_ridge is None:
+            return [first, *others]
+        begin = _Stage(self.first_ridge, _FIRST, first.rounding)
+        return [begin, dc.replace(first, share=first.share - _FIRST), *others]
 
     def start(self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray) -> Searched:
         """A new trunk as the search sees it."""
@@ -125,10 +137,10 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
         on_step: OnStep | None,
     ) -> Minimised:
         problem = fields.problem(dtype, floats_per_point=sum(trunks[0].network.architecture))
-        begin, *others = self._stages
+        begin, *others = self._stages()
         counts = [max(int(stage.share * self.max_iterations), 1) for stage in others]
         result = successive_halving(
-            problem(self.ridge * begin.ridge, begin.rounding),
+            problem(begin.ridge, begin.rounding),
             [searched(trunk.network) for trunk in trunks],
             self.minimiser,
             iterations=max(self.max_iterations - sum(counts), 1),
@@ -137,14 +149,13 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
             on_step=on_step,
         )
         for number, (stage, count) in enumerate(zip(others, counts, strict=True), start=1):
-            ridge = self.ridge * stage.ridge
             result = continue_with(
                 result,
-                problem(ridge, stage.rounding),
+                problem(stage.ridge, stage.rounding),
                 self.minimiser,
                 # its own, and those that others before it did not use
                 iterations=max(self.max_iterations - sum(counts[number:]), result.iterations + count),
-                stage=f"trunk, ridge {ridge:.0e}",
+                stage=f"trunk, ridge {stage.ridge:.0e}",
                 # With little ridge left a ReLU trunk may only be stuck at its kinks, in long line searches.
                 stopping=dc.replace(
                     self.stopping, patience=min(self.stopping.patience, max(count // 10, 10)), stuck=30
