@@ -8,6 +8,7 @@ iteration. As a check L-BFGS is also timed alone, on a chained Rosenbrock functi
 """
 
 import argparse
+import dataclasses as dc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,13 +28,14 @@ from trunkfirst.minimisers.separable import solve_ridge
 from trunkfirst.run_data import load_run_data
 
 DTYPE = np.dtype(np.float64)
-FORWARD, BOTH, GRAM, CHOLESKY, SOLVE, EVALUATION, VECTORS, ITERATION = (
+FORWARD, BOTH, GRAM, CHOLESKY, SOLVE, EVALUATION, DOUBLE, VECTORS, ITERATION = (
     "trunk forward",
     "trunk forward and backward",
     "Gram matrix",
     "Cholesky",
     "Gram, Cholesky, solve, two refinements",
     "value and gradient",
+    "the same, gradient in double precision",
     "L-BFGS alone",
     "iteration",
 )
@@ -113,13 +115,17 @@ def evaluation_pieces(problem: Any, parameters: Any) -> dict[str, Callable[[], A
     def pulled_back(parameters: Any, features: Any, weights: jax.Array) -> jax.Array:
         return jnp.vdot(features(parameters), weights)
 
+    def evaluation(parameters: Any, problem: Any) -> Any:
+        return problem.value_and_grad(parameters, key=jr.key(0))
+
     calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         FORWARD: (lambda parameters, features: features(parameters), (parameters, problem.features)),
         BOTH: (eqx.filter_value_and_grad(pulled_back), (parameters, problem.features, weights)),
         GRAM: (lambda Phi: Phi.T @ Phi, (Phi,)),
         CHOLESKY: (lambda gram: jsl.cho_factor(gram, lower=True)[0], (gram,)),
         SOLVE: (solve_ridge, (Phi, problem.targets, problem.ridge)),
-        EVALUATION: (lambda p, problem: problem.value_and_grad(p, key=jr.key(0)), (parameters, problem)),
+        EVALUATION: (evaluation, (parameters, problem)),
+        DOUBLE: (evaluation, (dc.replace(parameters, has_fast_gradient=False), problem)),
     }
     return {name: compiled(function, arguments) for name, (function, arguments) in calls.items()}
 

@@ -61,6 +61,12 @@ def test_a_trunk_is_fitted_far_better_than_jointly():
     assert projected(data, starts=1).loss < 1e-3 * joint.loss
 
 
+def test_a_first_ridge_has_a_quarter_of_the_iterations():
+    result = projected(decaying(), 40, starts=1, first_ridge=1e-2)
+    ends = {entry.stage: entry.iteration for entry in result.history}
+    assert ends == {"trunk": 10, "trunk, ridge 1e-03": 30, "trunk, ridge 1e-04": 35, "trunk, ridge 1e-05": 40}
+
+
 def test_cost_is_that_of_the_rank_not_of_the_samples():
     """What is minimised does not grow with the samples: here 3 columns for 40 and for 400 samples alike."""
     with jax.enable_x64(True):

@@ -420,3 +420,16 @@ def test_references_of_training_samples_are_left_out_and_change_nothing(outcome:
     assert has_same_bits(found.result.operator, outcome.result.operator)
     assert found.result.evaluation is not None
     assert found.result.evaluation.own_errors == pytest.approx(0.001 / 1.001)
+
+
+def test_parts_in_order_are_views_of_one_array():
+    """No second copy of the training samples; the parts and their order stay."""
+    plain = prepared()
+    ordered = plain.without_references().in_order()
+    for part in ("train", "validation", "test"):
+        before, after = getattr(plain, part), getattr(ordered, part)
+        assert (before is None) == (after is None)
+        if before is not None:
+            assert np.array_equal(before.outputs, after.outputs)
+            assert np.array_equal(before.flat_inputs, after.flat_inputs)
+            assert np.shares_memory(after.outputs, ordered.data.outputs)

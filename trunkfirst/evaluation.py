@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .data.array_checks import unit_of
+from .data.array_checks import sample_blocks
 from .data.data_display import html_table
 from .data.operator_data import OperatorData
-from .data.scattered_data import AnyData, ScatteredData, relative_weights
+from .data.scattered_data import AnyData, ScatteredData, mean_squares, output_units, relative_weights
 from .device_arrays import seed_key
 from .encode import make_fields
 from .encoders import AbstractEncoder, Identity
 from .errors import UsageError
 from .fields import Fields, functions_of, trunk_values
 from .linear.blocked_qr import one_blas_thread
-from .linear.low_rank import principal_directions, principal_rows
+from .linear.low_rank import principal_rows, thin_factor
 from .linear.orthonormalise import SVD, field_sizes, projection, relative_errors
 from .method import Trained
 from .networks.operator import Operator
@@ -268,14 +268,21 @@ def kernel_baseline(train: OperatorData, test: OperatorData, encoder: AbstractEn
     training samples.
     """
     weights = relative_weights(train)
-    unit = unit_of(train.outputs, axis=(0, 1))
-    scale = unit * np.sqrt(np.mean((train.outputs / unit) ** 2, axis=(0, 1)))  # one a channel
+    unit = output_units(train)
+    scale = unit * np.sqrt(mean_squares(train, unit))  # one a channel
     scale = np.where(scale > 0, scale, 1.0)
-    outputs = (train.outputs / scale).reshape(train.samples, -1)
-    modes = principal_directions(outputs * np.sqrt(weights)[:, None], tolerance=1e-12)
+    shape, blocks = (train.samples, train.outputs[0].size), sample_blocks(train.outputs.shape)
+
+    def scaled(block: slice) -> Float[np.ndarray, "some numbers"]:
+        return np.reshape(train.outputs[block] / scale, (-1, shape[1]))
+
+    roots = np.sqrt(weights)[:, None]
+    modes = thin_factor(lambda: (scaled(block) * roots[block] for block in blocks), shape, tolerance=1e-12)
+    modes /= np.linalg.norm(modes, axis=1, keepdims=True)
+    targets = np.concatenate([scaled(block) @ modes.T for block in blocks])
     on_host = jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, encoder)
     inputs, test_inputs = (on_host(np.asarray(part.flat_inputs, np.float64)) for part in (train, test))
-    regression = Kernel().fit(inputs, outputs @ modes.T, weights, key=seed_key(0))
+    regression = Kernel().fit(inputs, targets, weights, key=seed_key(0))
     coefficients = np.asarray(regression.branch(test_inputs))
     predictions = (coefficients @ modes).reshape(test.outputs.shape) * scale
     return float(_field_errors(predictions, test.outputs, test).mean())

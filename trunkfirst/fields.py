@@ -36,6 +36,7 @@ from .minimisers.separable import (
     solve_ridge_in_blocks,
     solve_ridge_on_host,
 )
+from .networks.fast_gradient import values_with_fast_gradient
 from .networks.layers import AbstractFunctions, Modes, Perceptron, Trunk, rounded
 from .records import LogEntry
 
@@ -310,10 +311,13 @@ class Searched(eqx.Module):
 
     network: Perceptron
     is_hidden: bool = eqx.field(static=True)
+    has_fast_gradient: bool = eqx.field(static=True, default=False)
 
     def __call__(
         self, points: Float[Array, "points coordinates"], rounding: Float[Array, ""]
     ) -> Float[Array, "points functions"]:
+        if self.has_fast_gradient:
+            return values_with_fast_gradient(self.network, points, rounding, is_hidden=self.is_hidden)
         sigma = rounded(self.network.activation, rounding)
         values = self.network(points, sigma)
         return sigma(values) if self.is_hidden else values
@@ -323,8 +327,8 @@ def searched(network: Perceptron) -> Searched:
     """The part of `network` that is searched."""
     *_, hidden, width = network.architecture
     if len(network.weights) == 1 or width < hidden:
-        return Searched(network, False)
-    return Searched(hidden_layers(network), True)
+        return Searched(network, False, has_fast_gradient=True)
+    return Searched(hidden_layers(network), True, has_fast_gradient=True)
 
 
 def mean_one(weights: Float[np.ndarray, " entries"] | None, count: int) -> Float[np.ndarray, " entries"]:

@@ -35,11 +35,22 @@ from .records import LogEntry
 from .settings import Field, kind_field, record
 from .trunks import AbstractTrunk, AbstractTrunkNetwork, reuse_trunk
 
-# From a problem that is easy to search to the one that is asked for: the ridge, relative to its setting, and the
-# radius to which kinks of ReLU are rounded. All but the first have this share of the iterations each; more of them
-# where there were kinks, because the problem with rounded ones is another one.
-_SCHEDULE = ((1.0, 0.03), (0.1, 0.006), (0.01, 0.0))
-_SHARE, _SHARE_RELU = 0.125, 0.3
+
+@dc.dataclass(frozen=True)
+class _Stage:
+    """A part of the search: the ridge relative to its setting, a share of the iterations, the radius of kinks."""
+
+    ridge: float
+    share: float
+    rounding: float = 0.0
+
+
+# From a problem that is easy to search to the one that is asked for; the first has the iterations that are left.
+# With rounded kinks a problem is another one, and the stages without take longer.
+_SMOOTH = (_Stage(1.0, 0.75), _Stage(0.1, 0.125), _Stage(0.01, 0.125))
+_KINKED = (_Stage(1.0, 0.4, 0.03), _Stage(0.1, 0.3, 0.006), _Stage(0.01, 0.3))
+# The share of the iterations with `first_ridge`.
+_FIRST = 0.25
 _USUAL_ITERATIONS = 6000
 
 
@@ -64,6 +75,12 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
     )
     starts: int = Field(default=2, ge=1, description="starts, of which the worse half is dropped repeatedly")
     ridge: float = Field(default=1e-3, ge=0, description="ridge of the coefficients at the start of the search")
+    first_ridge: float | None = Field(
+        default=None,
+        ge=0,
+        description="ridge of the first quarter of the search: a larger one helps with outputs that are steep at "
+        "a boundary, and costs others time",
+    )
     p: float = Field(default=2.0, ge=1, allow_inf_nan=False, description="power of the entrywise norm of the loss")
     stopping: Stopping = Field(default=Stopping(stuck=100), description="when to stop early")
     kind: Literal["network"] = kind_field("network")
@@ -81,7 +98,7 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
         trunk = (
             with_identity_output(searched.network, trunks[0]) if searched.is_hidden else Trunk(searched.network)
         )
-        A = fields.solve(trunk, self.ridge * _SCHEDULE[-1][0])
+        A = fields.solve(trunk, self._stages()[-1].ridge)
         if self.p != 2 and isinstance(fields, Fields):
             result = self._polish(fields, FreeCoefficients(trunk, jnp.asarray(A)), run, on_step)
             trunk, A = result.parameters.trunk, np.asarray(result.parameters.matrix)
@@ -102,6 +119,15 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
         """The iterations given, or as many as a search usually needs."""
         return self.iterations or _USUAL_ITERATIONS
 
+    def _stages(self) -> list[_Stage]:
+        """The stages with the ridges themselves."""
+        stages = _KINKED if self.activation == "relu" else _SMOOTH
+        first, *others = (dc.replace(stage, ridge=self.ridge * stage.ridge) for stage in stages)
+        if self.first_ridge is None:
+            return [first, *others]
+        begin = _Stage(self.first_ridge, _FIRST, first.rounding)
+        return [begin, dc.replace(first, share=first.share - _FIRST), *others]
+
     def start(self, fields: AbstractFields, *, dtype: np.dtype, key: PRNGKeyArray) -> Searched:
         """A new trunk as the search sees it."""
         return searched(self.make(fields, dtype=dtype, key=key).network)
@@ -115,30 +141,33 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
         on_step: OnStep | None,
     ) -> Minimised:
         problem = fields.problem(dtype, floats_per_point=sum(trunks[0].network.architecture))
-        (ridge, rounding), *others = [(self.ridge * share, rounding) for share, rounding in _SCHEDULE]
-        share = max(int((_SHARE_RELU if self.activation == "relu" else _SHARE) * self.max_iterations), 1)
-        first = successive_halving(
-            problem(ridge, rounding),
+        begin, *others = self._stages()
+        counts = [max(int(stage.share * self.max_iterations), 1) for stage in others]
+        result = successive_halving(
+            problem(begin.ridge, begin.rounding),
             [searched(trunk.network) for trunk in trunks],
             self.minimiser,
-            iterations=max(self.max_iterations - len(others) * share, 1),
+            iterations=max(self.max_iterations - sum(counts), 1),
             stopping=self.stopping,
             key=key,
             on_step=on_step,
         )
-        return continue_with(
-            first,
-            [(f"trunk, ridge {ridge:.0e}", problem(ridge, rounding)) for ridge, rounding in others],
-            self.minimiser,
-            iterations=self.max_iterations,
-            share=share,
-            # With little ridge left a ReLU trunk may only be stuck at its kinks, in long line searches.
-            stopping=dc.replace(
-                self.stopping, patience=min(self.stopping.patience, max(share // 10, 10)), stuck=30
-            ),
-            key=key,
-            on_step=on_step,
-        )
+        for number, (stage, count) in enumerate(zip(others, counts, strict=True), start=1):
+            result = continue_with(
+                result,
+                problem(stage.ridge, stage.rounding),
+                self.minimiser,
+                # its own, and those that others before it did not use
+                iterations=max(self.max_iterations - sum(counts[number:]), result.iterations + count),
+                stage=f"trunk, ridge {stage.ridge:.0e}",
+                # With little ridge left a ReLU trunk may only be stuck at its kinks, in long line searches.
+                stopping=dc.replace(
+                    self.stopping, patience=min(self.stopping.patience, max(count // 10, 10)), stuck=30
+                ),
+                key=key,
+                on_step=on_step,
+            )
+        return result
 
     def _polish(
         self, fields: Fields, start: FreeCoefficients, key: PRNGKeyArray, on_step: OnStep | None
@@ -187,39 +216,35 @@ def successive_halving(
 
 
 def continue_with(
-    first: Minimised,
-    stages: Sequence[tuple[str, AbstractObjective]],
+    before: Minimised,
+    objective: AbstractObjective,
     minimiser: AbstractMinimiser,
     *,
     iterations: int,
-    share: int,
+    stage: str,
     stopping: Stopping,
     key: PRNGKeyArray,
     on_step: OnStep | None,
 ) -> Minimised:
-    """Continue from `first` with one objective after the other, up to `iterations` in all.
+    """Continue with another objective, up to `iterations` in all, unless `before` did not finish.
 
-    Each has a `share` of the iterations, and what those before it did not use. The history is that of all.
+    The history is that of both.
     """
-    result = first
-    for number, (stage, objective) in enumerate(stages, start=1):
-        if result.status != "finished":
-            break
-        most = max(iterations - (len(stages) - number) * share, result.iterations + share)
-        state = minimiser.init(objective, result.parameters, key=key)
-        stage_result = minimise(
-            objective,
-            result.parameters,
-            minimiser,
-            iterations=most,
-            state=dc.replace(state, iteration=result.state.iteration),
-            key=key,
-            stage=stage,
-            stopping=stopping,
-            on_step=on_step,
-        )
-        result = dc.replace(stage_result, history=result.history + stage_result.history)
-    return result
+    if before.status != "finished":
+        return before
+    state = minimiser.init(objective, before.parameters, key=key)
+    result = minimise(
+        objective,
+        before.parameters,
+        minimiser,
+        iterations=iterations,
+        state=dc.replace(state, iteration=before.state.iteration),
+        key=key,
+        stage=stage,
+        stopping=stopping,
+        on_step=on_step,
+    )
+    return dc.replace(result, history=before.history + result.history)
 
 
 def _error(problem: AbstractObjective, run: Minimised) -> float:

@@ -121,6 +121,15 @@ class RunData:
         reference = self.data.reference_outputs[self.split.test]
         return dc.replace(self, data=dc.replace(self.data, reference_outputs=None), test_reference=reference)
 
+    def in_order(self) -> "RunData":
+        """The same with the samples of each part next to each other, so that the parts are views, not copies."""
+        if not isinstance(self.data, OperatorData) or self.whole is not None:
+            return self
+        parts = (self.split.train, self.split.validation, self.split.test)
+        order, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
+        train, validation, test = np.split(np.arange(ends[-1]), ends[:-1])
+        return dc.replace(self, data=self.data.take(order), split=Split(train, validation, test))
+
     @property
     def counts(self) -> dict[str, int]:
         """Samples for training, validation and testing; those in shards that are not in memory train."""
@@ -135,22 +144,28 @@ class RunData:
     def train(self) -> AnyData:
         """Samples that choose and train, without reference; where `whole` has them all, some of those."""
         plain = dc.replace(self.data, reference_outputs=None) if isinstance(self.data, OperatorData) else self.data
-        return plain.take(self.split.train)
+        return plain.take(_as_slice(self.split.train))
 
     @property
     def validation(self) -> AnyData | None:
         """Samples held back from training, if there are any."""
-        return self.data.take(self.split.validation) if len(self.split.validation) else None
+        return self.data.take(_as_slice(self.split.validation)) if len(self.split.validation) else None
 
     @property
     def test(self) -> AnyData | None:
         """Samples for testing, if there are any."""
         if not len(self.split.test):
             return None
-        test = self.data.take(self.split.test)
+        test = self.data.take(_as_slice(self.split.test))
         if self.test_reference is None or not isinstance(test, OperatorData):
             return test
         return dc.replace(test, reference_outputs=self.test_reference)
+
+
+def _as_slice(rows: Int[np.ndarray, " some"]) -> Int[np.ndarray, " some"] | slice:
+    """A slice where the rows follow each other."""
+    follow = len(rows) > 0 and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows)))
+    return slice(rows[0], rows[0] + len(rows)) if follow else rows
 
 
 def load_run_data(

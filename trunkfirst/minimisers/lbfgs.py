@@ -238,8 +238,8 @@ def _multiply(memory: Memory) -> tuple[Memory, Float[Array, "2 kept"]]:
     The pairs are read here and for the direction before any are written; otherwise XLA would copy them.
     """
     change = jax.lax.dynamic_index_in_dim(memory.pairs, 2 * memory.written + 1, keepdims=False)
-    both = (memory.pairs @ jnp.stack([change, memory.gradient], axis=1)).reshape(-1, 2, 2)
-    (with_steps, with_changes), with_gradient = both.transpose(2, 1, 0)
+    with_steps, with_changes = (memory.pairs @ change).reshape(-1, 2).T
+    with_gradient = (memory.pairs @ memory.gradient).reshape(-1, 2).T
     products = memory.products.at[:, memory.written].set(with_steps)
     squares = memory.squares.at[:, memory.written].set(with_changes).at[memory.written].set(with_changes)
     return dc.replace(memory, products=products, squares=squares), with_gradient

@@ -6,8 +6,7 @@ sparse matrix S, made once, and nothing is assembled in a Newton step.
 
 The Kirchhoff transform w = p^2 makes the equation linear. For constants kappa and f,
 p = sqrt(w0 + (2 f / kappa) tau), where lap w0 = 0 with w0 = g^2 on the boundary, and -lap tau = 1 with tau = 0
-there. Two linear solves give the solution for all constants: the start of Newton's method and, on a fine mesh,
-the reference for its results.
+there. Two linear solves give it for all constants: the start of Newton's method, and the reference on a fine mesh.
 """
 
 import abc
@@ -21,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from skfem import Basis, ElementTriP2, MeshTri
 
+from ..data.array_checks import sample_blocks
 from ..data.operator_data import InputFunction, OperatorData
 from .finite_elements import (
     Corners,
@@ -199,7 +199,8 @@ class Profiles:
     def pressures(self, *, kappa: PerSample, f: PerSample, g: PerSample) -> Float[np.ndarray, "samples points"]:
         """Return p = sqrt(g^2 w0 + (2 f / kappa) tau), where g scales the boundary values."""
         w = np.multiply.outer(g**2, self.w0)
-        w += np.multiply.outer(2 * f / kappa, self.tau)
+        for block in sample_blocks(w.shape):
+            w[block] += np.multiply.outer((2 * f / kappa)[block], self.tau)
         return np.sqrt(w, out=w)
 
 
@@ -307,13 +308,12 @@ class AbstractNonlinearDarcy(AbstractProblem):
         self, parameters: Parameters, fields: Fields | None, points: Points | None = None
     ) -> OperatorData:
         """Return `fields` at the nodes with the closed form as reference, or the closed form at `points`."""
-        closed_form = self.closed_form(parameters, points)
-        outputs = closed_form if points is not None or fields is None else fields
+        exact, solved = self.closed_form(parameters, points), fields if points is None else None
         return OperatorData(
             inputs=self.inputs(parameters),
             points=self.mesh.points if points is None else points,
-            outputs=outputs,
-            reference_outputs=None if outputs is closed_form else closed_form,
+            outputs=exact if solved is None else solved,
+            reference_outputs=None if solved is None else exact,
             triangles=self.mesh.triangles if points is None else None,
             labels=self.labels(parameters),
             output_name="pressure",

@@ -75,6 +75,7 @@ def run(
         if save_data is not None and not (place / "data.npz").exists():
             write_data(save_data, place / "data.npz")
         check_same_data(data.whole or data.data)
+        data = data.in_order()
         _write_environment(place / "environment.json", reporter)
         recorder, interim = BranchRecorder(), _Interim(place, config, data, start, reporter)
         result = train(
