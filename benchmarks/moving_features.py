@@ -22,7 +22,8 @@ from trunkfirst.fitting import fit_method
 from trunkfirst.moving_trunk import moving_inputs
 from trunkfirst.problems.conservation_laws import Start, entropy_solution
 
-SETS = ("riemann", "riemann-strong", "burgers-front", "bump")
+# The number of functions that move, and the iterations.
+SETS = {"riemann": (4, 1000), "riemann-strong": (4, 1500), "bump": (8, 400), "burgers-front": (4, 3000)}
 TRAIN, UNSEEN = slice(0, 400), slice(400, 500)
 
 
@@ -33,21 +34,23 @@ def main(argv: Sequence[str] | None = None) -> None:
         options.sets, options.seeds, options.iterations = ["bump"], 1, 20
     rows: list[tuple[Any, ...]] = []
     for name in options.sets:
-        data = make_set(name)
-        fixed = fixed_error(data, name)
+        data, (width, iterations) = make_set(name), SETS[name]
+        fixed = fixed_error(data, width if name == "bump" else None)
         for seed in range(options.seeds):
             watch = Stopwatch(options.clock)
-            operator = moving(data, name, seed, options.iterations)
+            operator = moving(data, width, seed, options.iterations or iterations)
             seconds = watch.read()
             found = trunkfirst.evaluate(operator, data.take(UNSEEN))
             error, median = float(found.errors.mean()), float(np.median(found.errors))
             rows.append((name, seed, fixed, error, median, float(found.optimal_errors.mean()), seconds))
             print(rows[-1], flush=True)
     head = ("set", "seed", "fixed functions", "moving, mean", "moving, median", "best coefficients", "seconds")
-    notes = [f"{options.iterations:,} iterations."]
+    done = (f"{name} {options.iterations or SETS[name][1]:,}" for name in options.sets)
+    notes = [f"Iterations: {', '.join(done)}."]
     if "burgers-front" in options.sets:
         notes.append(f"The floor of burgers-front is {sensor_floor():.3g}.")
-    publish("moving_features", options, Table(_title(), head, rows, notes), {}, lambda axes: draw(axes, rows))
+    word = "-".join(["moving-features", *(options.sets if options.sets != list(SETS) else [])])
+    publish(word, options, Table(_title(), head, rows, notes), {}, lambda axes: draw(axes, rows))
 
 
 def _title() -> str:
@@ -57,7 +60,7 @@ def _title() -> str:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="which")
     parser.add_argument("--seeds", type=int, default=5, help="seeds of the networks")
-    parser.add_argument("--iterations", type=int, default=1500, help="iterations of step 1")
+    parser.add_argument("--iterations", type=int, help="iterations of step 1, of every set")
 
 
 def make_set(name: str) -> trunkfirst.OperatorData:
@@ -72,20 +75,26 @@ def make_set(name: str) -> trunkfirst.OperatorData:
     return trunkfirst.OperatorData(data.inputs, data.points, velocity, output_name="velocity")
 
 
-def fixed_error(data: trunkfirst.OperatorData, name: str) -> float:
-    """The least error of modes with a kernel."""
-    trunk = trunkfirst.ModesTrunk(width=8 if name == "bump" else None)
-    method = trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), inputs=moving_inputs(data), weights="relative")
+def fixed_error(data: trunkfirst.OperatorData, width: int | None) -> float:
+    """The least error of this number of modes with a kernel; None takes all modes."""
+    method = trunkfirst.TwoStep(
+        trunkfirst.ModesTrunk(width=width), trunkfirst.Kernel(), inputs=moving_inputs(data), weights="relative"
+    )
     branches = (trunkfirst.Kernel(), trunkfirst.Kernel(lengths="each"))
     operators = [fit_method(data.take(TRAIN), dc.replace(method, branch=branch)).operator for branch in branches]
-    return min(float(trunkfirst.evaluate(each, data.take(UNSEEN)).errors.mean()) for each in operators)
+    return min(mean_error(operator, data) for operator in operators)
 
 
-def moving(data: trunkfirst.OperatorData, name: str, seed: int, iterations: int) -> trunkfirst.Operator:
-    """An operator whose functions move."""
-    trunk = trunkfirst.MovingTrunk(width=8 if name == "bump" else 4, iterations=iterations)
+def moving(data: trunkfirst.OperatorData, width: int, seed: int, iterations: int) -> trunkfirst.Operator:
+    """An operator with this number of functions that move."""
+    trunk = trunkfirst.MovingTrunk(width=width, iterations=iterations)
     method = trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), inputs=moving_inputs(data), weights="relative")
     return fit_method(data.take(TRAIN), method, key=seed).operator
+
+
+def mean_error(operator: trunkfirst.Operator, data: trunkfirst.OperatorData) -> float:
+    """On the unseen samples."""
+    return float(trunkfirst.evaluate(operator, data.take(UNSEEN)).errors.mean())
 
 
 def sensor_floor(places: int = 15) -> float:

@@ -18,6 +18,7 @@ from trunkfirst.error_budget import error_budget, nearest_samples
 from trunkfirst.errors import UsageError
 from trunkfirst.fields import Fields
 from trunkfirst.fitting import fit_method
+from trunkfirst.minimisers.loop import Stopping
 from trunkfirst.moving_trunk import Coupled, MovingProblem, MovingTrunk, moving_problem
 from trunkfirst.networks.operator import Operator
 
@@ -196,3 +197,15 @@ def test_many_values_are_searched_at_random_points_of_every_sample():
     result = fit_method(data, dc.replace(METHOD, trunk=dc.replace(TRUNK, iterations=40)))
     assert {"trunk", "trunk, points 4"} <= {step.stage for step in result.history}
     assert trunkfirst.evaluate(result.operator, data).errors.mean() < 0.3
+
+
+def test_double_precision_goes_on_where_single_stops(monkeypatch: pytest.MonkeyPatch):
+    """Every ten iterations lower the loss by less than 99.9 %, so that single precision ends at once."""
+    monkeypatch.setattr(moving_trunk, "_STOPPING", Stopping(patience=10, gain=0.999))
+    history = fit_method(TRAIN, METHOD).history
+    steps = [step for step in history if step.stage.startswith("trunk")]
+    single = [step for step in steps if step.stage == "trunk"]
+    double = [step for step in steps if step.stage == "trunk, double precision"]
+    assert single + double == steps
+    assert 10 <= single[-1].iteration < double[0].iteration
+    assert double[-1].best_loss < single[-1].best_loss

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pydantic import PositiveInt
 
 from .data.scattered_data import AnyData
+from .device_arrays import to_device
 from .errors import UsageError
 from .fields import AbstractFields, Fields, TrunkResult, mean_one
 from .inputs import AbstractInputs, PrincipalInputs, StandardisedInputs
@@ -47,7 +48,7 @@ _STAGES, _FEWEST_POINTS = 4, 64
 # Layers are evaluated in single precision, several times as fast, for about as many samples times points.
 _LAYERS, _BLOCK = np.dtype(np.float32), 2000
 _USUAL_ITERATIONS = 1500
-_STOPPING = Stopping(patience=300, stuck=100)
+_STOPPING = Stopping(patience=300, stuck=30)
 
 
 @record
@@ -131,30 +132,36 @@ class MovingTrunk(AbstractTrunk):
     def _search(
         self, fields: Fields, start: "Coupled", dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None
     ) -> Minimised:
-        """Stages with fresh points where there are more than a search looks at; one stage otherwise."""
+        """Stages with fresh points where there are more than a search looks at; one stage otherwise.
+
+        Where rounding of the layers ends a stage early, as it does when fronts are sharp, it goes on in double.
+        """
         stages = 1 if fields.outputs.size <= _MOST_VALUES else _STAGES
-        iterations = self.iterations or _USUAL_ITERATIONS
+        iterations, parameters = self.iterations or _USUAL_ITERATIONS, start
         result, entries = None, ()
         for stage, stage_key in enumerate(jr.split(key, stages), start=1):
-            problem = moving_problem(fields, self.ridge, dtype, key=stage_key)
-            parameters = start if result is None else result.parameters
-            state = self.minimiser.init(problem, parameters, key=stage_key)
-            if result is not None:
-                state = dc.replace(state, iteration=result.state.iteration)
-            result = minimise(
-                problem,
-                parameters,
-                self.minimiser,
-                iterations=max(iterations * stage // stages, stage),
-                key=stage_key,
-                state=state,
-                stage="trunk" if stage == 1 else f"trunk, points {stage}",
-                stopping=_STOPPING,
-                on_step=on_step,
+            last, name = (
+                max(iterations * stage // stages, stage),
+                "trunk" if stage == 1 else f"trunk, points {stage}",
             )
-            entries += result.history
-            if result.status != "finished":
-                break
+            for layers in dict.fromkeys((_LAYERS, dtype)):
+                done = 0 if result is None else result.iterations
+                if done == last or (result is not None and result.status != "finished"):
+                    break
+                problem = moving_problem(fields, self.ridge, dtype, layers=layers, key=stage_key)
+                state = self.minimiser.init(problem, parameters, key=stage_key)
+                result = minimise(
+                    problem,
+                    parameters,
+                    self.minimiser,
+                    iterations=last,
+                    key=stage_key,
+                    state=dc.replace(state, iteration=to_device(done, np.int32)),
+                    stage=name if layers == _LAYERS else f"{name}, double precision",
+                    stopping=_STOPPING,
+                    on_step=on_step,
+                )
+                parameters, entries = result.parameters, entries + result.history
         assert result is not None
         return dc.replace(result, history=entries)
 
