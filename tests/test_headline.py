@@ -10,8 +10,8 @@ import pytest
 
 pytestmark = pytest.mark.slow
 # Largest mean relative L2 error on test samples; a third or more above what one machine found.
-ERRORS = {"nonlinear-conductivity": 3e-4, "discontinuous-conductivity": 1e-6, "multiple-inputs": 4.5e-6}
-TRUNK_LOSSES = {"nonlinear-conductivity": 3e-8}
+ERRORS = {"nonlinear-conductivity": 2.4e-4, "discontinuous-conductivity": 1e-6, "multiple-inputs": 4.5e-6}
+TRUNK_LOSSES = {"nonlinear-conductivity": 2.4e-8}
 
 
 @pytest.mark.parametrize("problem", ERRORS)
