@@ -30,7 +30,6 @@ from .scattered import ScatteredFields
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
 # Coordinates of the outputs below this share of their norm are rounding.
 ROUNDING = 1e-14
 
@@ -151,9 +150,7 @@ def _as_samples(operator: Operator, data: Any, outputs: Any, points: Any) -> Any
     if outputs is None and isinstance(data, OperatorData | ScatteredData):
         return data
     if outputs is None:
-        raise UsageError(
-            "outputs: not given; call evaluate(operator, data), or evaluate(operator, inputs, outputs)"
-        )
+        raise UsageError("outputs: not given; use evaluate(operator, data) or evaluate(operator, inputs, outputs)")
     places = operator.domain.points if points is None else points
     if places is None:
         raise UsageError("points: this operator does not know its training points; pass points=...")
@@ -282,9 +279,8 @@ def kernel_baseline(train: OperatorData, test: OperatorData, encoder: AbstractEn
     targets = np.concatenate([scaled(block) @ modes.T for block in blocks])
     on_host = jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, encoder)
     inputs, test_inputs = (on_host(np.asarray(part.flat_inputs, np.float64)) for part in (train, test))
-    regression = Kernel().fit(inputs, targets, weights, key=seed_key(0))
-    coefficients = np.asarray(regression.branch(test_inputs))
-    predictions = (coefficients @ modes).reshape(test.outputs.shape) * scale
+    branch = Kernel().fit(inputs, targets, weights, key=seed_key(0)).branch
+    predictions = (np.asarray(branch(test_inputs)) @ modes).reshape(test.outputs.shape) * scale
     return float(_field_errors(predictions, test.outputs, test).mean())
 
 
