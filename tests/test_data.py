@@ -79,7 +79,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"outputs": np.zeros((3, 4), "datetime64[s]")}, ("outputs: expected real numbers", "np.timedelta64(1, 's')")),
     ({"outputs": np.full((3, 4), 2**60)}, ("outputs: holds integers beyond 2^53",)),
     ({"outputs": np.ma.masked_less(np.arange(12.0).reshape(3, 4), 2)}, ("outputs: 2 values are masked",)),
-    ({"points": None}, ("points: expected real numbers", "object")),
+    ({"points": None}, ("points: expected real numbers", "got None")),
     ({"outputs": [[1.0, 2.0], [1.0], [2.0]]}, ("outputs: rows have different lengths",)),
     # values
     (

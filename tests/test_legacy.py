@@ -1,5 +1,6 @@
 """What version 0.1 wrote is still read: configurations, as the same method in the present form, and models."""
 
+import dataclasses as dc
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from trunkfirst.inputs import (
 )
 from trunkfirst.linear.orthonormalise import QR, SVD
 from trunkfirst.losses import Batches
+from trunkfirst.method import AbstractMethod
+from trunkfirst.minimisers import lbfgs
 from trunkfirst.minimisers.adam import Adam
 from trunkfirst.monolithic import Monolithic, MonolithicProjected
 from trunkfirst.network_trunk import NetworkTrunk, SeparateTrunks
@@ -148,10 +151,18 @@ PRESETS: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
+def preset_of_0_1(preset: str, name: str) -> AbstractMethod:
+    """The preset of today; only the number of pairs that L-BFGS remembers for the trunk was another one."""
+    method = preset_method(preset, NAME, name)
+    if not (isinstance(method, TwoStep) and isinstance(method.trunk, NetworkTrunk)):
+        return method
+    return dc.replace(method, trunk=dc.replace(method.trunk, minimiser=lbfgs.LBFGS(pairs=30)))
+
+
 @pytest.mark.parametrize(("preset", "name"), list(PRESETS))
 def test_the_presets_of_0_1_are_those_of_today(preset: str, name: str):
     found = method_of(PRESETS[preset, name])
-    assert found == preset_method(preset, NAME, name)
+    assert found == preset_of_0_1(preset, name)
     assert found.name == name
 
 
@@ -159,7 +170,7 @@ def test_a_file_is_read_run_and_written_anew(tmp_path: Path):
     path = tmp_path / "config.toml"
     path.write_text(FILE)
     config = load_config(path)
-    assert config.method == preset_method("fast", NAME)
+    assert config.method == preset_of_0_1("fast", "two-step")
     assert (config.problem, config.preset, config.seed, config.checkpoint_seconds) == (NAME, "fast", 3, 20.0)
     assert (config.data.samples, config.data.split_seed, config.data.test_share) == (500, 1, 0.2)
     nothing: dict[str, Any] = dict.fromkeys(("methods", "preset", "seed", "samples", "iterations"))
@@ -178,7 +189,7 @@ def test_a_file_for_own_data_serves_a_fit(tmp_path: Path):
     options: dict[str, Any] = {"minutes": 5.0, "test_share": None, "seed": None, "keys": {}}
     config = make_config(fit_values(None, tmp_path / "old.toml", **options, settings=[]))
     assert (config.data.file, config.intervals, config.data.test_share) == ("mine.npz", True, 0.2)
-    assert config.method == preset_method("fast", NAME)
+    assert config.method == preset_of_0_1("fast", "two-step")
 
 
 def test_own_data_with_everything_open():

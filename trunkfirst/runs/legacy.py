@@ -127,6 +127,8 @@ def _network(section: dict[str, Any], *, with_width: bool = True) -> dict[str, A
 
 def _minimiser(section: dict[str, Any]) -> dict[str, Any]:
     kind = section.get("minimiser", "l-bfgs")
+    if kind == "l-bfgs":
+        return {"kind": kind, "pairs": 30}
     if kind != "adam":
         return {"kind": kind}
     halve = {"halve_every": section["halve_every"]} if section.get("halve_every") else {}
