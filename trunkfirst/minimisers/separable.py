@@ -135,7 +135,7 @@ def _factorise_on_host(gram: np.ndarray, ridge: float, eps: float = 8.0) -> tupl
     shift = ridge**2 + eps * np.finfo(gram.dtype).eps * gram.diagonal().max()
     try:
         shifted = gram + np.asarray(shift, gram.dtype) * np.eye(len(gram), dtype=gram.dtype)
-        return scipy.linalg.cho_factor(shifted, lower=True)
+        return scipy.linalg.cholesky(shifted, lower=True), True
     except np.linalg.LinAlgError:
         return _factorise_on_host(gram, ridge, 8 * eps)
 
