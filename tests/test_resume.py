@@ -573,5 +573,8 @@ def test_signals_at_random_moments(kills: int, terms: int, stages: tuple[str, ..
     command += ["--stages", *stages] if stages else []
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=900)
     found = read_json(tmp_path / "kill-and-resume.json")["table"]["rows"]
-    assert found[-1] == ["all", kills + terms, kills + terms]
-    assert len(found) > 3
+    # which stages were met depends on the speed of the machine
+    *by_stage, whole = found
+    assert whole == ["all", kills + terms, kills + terms]
+    assert by_stage
+    assert sum(tries for _, tries, _ in by_stage) == kills + terms
