@@ -47,7 +47,7 @@ def load(path: Path) -> ModuleType:
 
 
 # Several compilations each, or many iterations.
-SLOW = ("darcy", "burgers", "paper")
+SLOW = ("darcy", "burgers", "paper", "pipeline", "calibration")
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in LARGEST]
 
 
