@@ -3,6 +3,7 @@
 import dataclasses as dc
 import functools as ft
 import gc
+import importlib
 import weakref
 from pathlib import Path
 from typing import Any
@@ -237,17 +238,28 @@ def test_a_linear_operator_is_finished_at_once():
     assert not any("network" in name for name in result.chosen.choice.errors)
 
 
+class Listening(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
 def test_noise_is_said_to_be_noise():
-    said: list[str] = []
-
-    class Listening(Silent):
-        def say(self, text: str) -> None:
-            said.append(text)
-
-    data = nonlinear(60)
+    data, listening = nonlinear(60), Listening()
     noise = np.random.default_rng(1).normal(size=data.outputs.shape)
-    fit(dc.replace(data, outputs=data.outputs + noise), progress=Listening())
-    assert any("noise of the outputs" in text for text in said)
+    fit(dc.replace(data, outputs=data.outputs + noise), progress=listening)
+    assert any("noise of the outputs" in text for text in listening.said)
+
+
+@pytest.mark.slow
+def test_what_few_modes_leave_out_is_no_noise(monkeypatch: pytest.MonkeyPatch):
+    """Of a shock that moves, for which few modes are better than all."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    train, listening = importlib.import_module("strangers").shock()["train"], Listening()
+    trunkfirst.fit(train["inputs"], train["outputs"], train["points"], minutes=1, progress=listening)
+    assert not any("noise of the outputs" in text for text in listening.said)
 
 
 def test_test_samples_touch_nothing():

@@ -340,7 +340,7 @@ def is_logarithmic(values: Float[np.ndarray, " samples"]) -> bool:
 
 
 def _is_searchable(rows: np.ndarray) -> bool:
-    return rows.size > 0 and bool((np.abs(rows) <= _FARTHEST).all())
+    return rows.size > 0 and bool((np.abs(rows, dtype=np.float64) <= _FARTHEST).all())
 
 
 def _prefixed(prefix: str, record: Any) -> dict[str, np.ndarray]:

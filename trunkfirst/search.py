@@ -55,8 +55,7 @@ _BEST_ENCODERS, _LONGER = 2, 2.5
 # and without a sample in training have this ratio, what is left is noise.
 _ROUNDING, _ACCURATE, _NOISE, _AS_GOOD = 1e-12, 1e-6, 0.7, 1.03
 # A trial of a network takes at most this share of the time left, the training in the end that one.
-_TRIAL_SHARE, _WHOLE_SHARE = 0.06, 0.2
-_IMAGES_SHARE = 0.1
+_TRIAL_SHARE, _WHOLE_SHARE, _IMAGES_SHARE = 0.06, 0.2, 0.1
 _FOURIER_SHARE, _MOST_FOURIER_SECONDS, _FEWEST_FOURIER_SAMPLES = 0.35, 300.0, 100
 _MIN_TRIAL, _MIN_SECONDS, _MIN_TRUNK_SECONDS = 20, 20.0, 60.0
 # A moving trunk is trained for this share of the time left, and as long again on all samples.
@@ -213,7 +212,9 @@ class Search:
         best = min(kernels, key=self._board.score, default=None)
         if best is None or not self._measured or self._board.score(best) > _AS_GOOD * self._board.best_error():
             return False
-        with_them = remember_number("noise", lambda: self._trials.training_error(self._board.tried[best]))
+        # With all modes: what few of them leave out, as of a shock that moves, is no noise.
+        kernel = dc.replace(self._board.tried[best], modes=None)
+        with_them = remember_number("noise", lambda: self._trials.training_error(kernel))
         if with_them < _NOISE * self._board.mean(best):
             return False
         self._reporter.say(
@@ -318,8 +319,7 @@ class Search:
         if not is_open or not self._clock.allows("network trunk", _MIN_TRUNK_SECONDS):
             return
         minutes = self._clock.share("network trunk", _WHOLE_SHARE) / 60
-        best = self._board.best()
-        base = self._board.tried[best]
+        base = self._board.tried[best := self._board.best()]
         method = dc.replace(self._method, trunk=NetworkTrunk(), branch=base.branch, inputs=base.inputs)
         method = within_minutes(with_sizes(method, self._data), self._data, minutes / TRUNK_SHARE)
         assert isinstance(method, TwoStep)
