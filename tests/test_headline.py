@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.slow
-# Largest mean relative L2 error on test samples; a third or more above what one machine found.
-ERRORS = {"nonlinear-conductivity": 2.4e-4, "discontinuous-conductivity": 1e-6, "multiple-inputs": 4.5e-6}
+# Largest mean relative L2 error on test samples; a third or more above what one machine found. Where the search of
+# the trunk of discontinuous-conductivity ends depends on rounding: 5e-7 to 3.3e-6 were seen.
+ERRORS = {"nonlinear-conductivity": 2.4e-4, "discontinuous-conductivity": 4e-6, "multiple-inputs": 4.5e-6}
 TRUNK_LOSSES = {"nonlinear-conductivity": 2.4e-8}
 
 
