@@ -140,10 +140,8 @@ class MovingTrunk(AbstractTrunk):
         iterations, parameters = self.iterations or _USUAL_ITERATIONS, start
         result, entries = None, ()
         for stage, stage_key in enumerate(jr.split(key, stages), start=1):
-            last, name = (
-                max(iterations * stage // stages, stage),
-                "trunk" if stage == 1 else f"trunk, points {stage}",
-            )
+            last = max(iterations * stage // stages, stage)
+            name = "trunk" if stage == 1 else f"trunk, points {stage}"
             for layers in dict.fromkeys((_LAYERS, dtype)):
                 done = 0 if result is None else result.iterations
                 if done == last or (result is not None and result.status != "finished"):
