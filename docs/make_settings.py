@@ -11,7 +11,8 @@ from trunkfirst.settings import kind_of, record_types
 
 HEAD = """# Settings
 
-Every setting, with its default. A configuration is a tree of records. The same records are the Python interface:
+This page lists every setting with its default. A configuration is a tree of records. The same records are the
+Python interface:
 `trunkfirst.NetworkTrunk(hidden=(50, 50), width=20)` in Python is
 
 ```

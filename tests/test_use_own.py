@@ -113,7 +113,7 @@ def test_outliers_are_reported(call: Call, place: Path, tmp_path: Path):
     arguments = ("predict", place / "run", "--inputs", tmp_path / "in.npz", "--out", tmp_path / "u.npz")
     code, out, _ = call(*arguments)
     assert code == 0
-    assert "inputs lie outside the training inputs; their predictions are unreliable" in out
+    assert "inputs are unlike the training inputs; their predictions are unreliable" in out
     found = read_npz(tmp_path / "u.npz")
     assert found["is_outlier"][:3].all()
     assert np.array_equal(found["is_strange"], found["is_outlier"])

@@ -34,7 +34,7 @@ class Encodings:
     weights: Literal["relative", "none", "auto"] = Field(
         default="auto",
         kw_only=True,
-        description="relative: every sample counts by its relative error; auto: chosen on samples left out",
+        description="relative: relative errors count; none: absolute errors; auto: chosen on samples left out",
     )
     precision: Literal["double", "single"] = Field(default="double", kw_only=True, description="double or single")
 

@@ -71,7 +71,7 @@ def positive_sensors(inputs: Float[np.ndarray, "samples sensors"]) -> Bool[np.nd
 
 @record
 class StandardisedInputs(AbstractInputs):
-    """Every sensor with mean 0 and deviation 1, optionally after a function, such as log, of the positive ones.
+    """Sensors scaled to mean 0 and standard deviation 1, positive ones optionally after a function such as log.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep(inputs=StandardisedInputs("log")).inputs.function
@@ -79,7 +79,7 @@ class StandardisedInputs(AbstractInputs):
     """
 
     function: Literal["log", "inverse", "inverse-root"] | None = Field(
-        default=None, description="log, inverse or inverse-root of the sensors that are positive in training"
+        default=None, description="log, inverse or inverse-root, applied to sensors that are positive in training"
     )
     kind: Literal["standardise"] = kind_field("standardise")
 
@@ -104,11 +104,11 @@ class StandardisedInputs(AbstractInputs):
 
 @record
 class PowerInputs(AbstractInputs):
-    """A power of its own for every sensor that is positive in training, then mean 0 and deviation 1.
+    """A power of every sensor that is positive in training, then scaled as by `StandardisedInputs`.
 
-    Powers that are left out are found by the marginal likelihood of a kernel with a length for every sensor that
-    predicts the leading output coefficients, and rounded to -1, -1/2, 0 (the logarithm), 1/2 or 1. For at most 32
-    sensors in all, and outputs at the same points.
+    If `powers` is left out, they are found by the marginal likelihood of a kernel that predicts the leading
+    output coefficients, with a length scale for every sensor, and rounded to -1, -1/2, 0 (the logarithm), 1/2 or
+    1. For at most 32 sensors in all, and outputs at the same points.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep(inputs=PowerInputs()).inputs.kind
@@ -134,13 +134,13 @@ class PowerInputs(AbstractInputs):
 
 @record
 class PrincipalInputs(AbstractInputs):
-    """The first `count` principal coordinates of the inputs, all with the same scale.
+    """The first `count` principal components of the inputs, all divided by the same number.
 
     >>> PrincipalInputs(count=8).count
     8
     """
 
-    count: int = Field(ge=1, description="how many principal coordinates")
+    count: int = Field(ge=1, description="number of principal components")
     kind: Literal["principal"] = kind_field("principal")
 
     def __str__(self) -> str:
@@ -154,15 +154,16 @@ class PrincipalInputs(AbstractInputs):
 
 @record
 class PredictiveInputs(AbstractInputs):
-    """Predictions of the leading output coefficients, linear in `count` principal coordinates of the inputs.
+    """The leading output coefficients, predicted linearly from `count` principal components of the inputs.
 
-    There are as many as output directions with at least a thousandth of the deviation of the first, at most three.
+    These are the coefficients of output directions with at least a thousandth of the deviation of the first, at
+    most three.
 
     >>> PredictiveInputs(count=8).count
     8
     """
 
-    count: int = Field(ge=1, description="how many principal coordinates the predictions use")
+    count: int = Field(ge=1, description="number of principal components in the regression")
     kind: Literal["predictive"] = kind_field("predictive")
 
     def __str__(self) -> str:
@@ -186,11 +187,11 @@ class PredictiveInputs(AbstractInputs):
 class BasisInputs(AbstractInputs):
     """The first `count` coefficients of an input function in an orthonormal basis on an interval or a box.
 
-    Functions of several coordinates have the tensor products of the first `count` functions of each. The sensor
-    weights of the data are the quadrature weights of the basis' own inner product: Gauss-Legendre weights for
-    Legendre, pi / sensors at Gauss-Chebyshev points, equal weights on a periodic grid for Fourier. Where the data
-    have none, they are computed. Where `interval` is left out, it follows from the sensors: both ends are sensors,
-    or they are Gauss points; for Fourier equidistant sensors are one period without its end.
+    For functions of several coordinates, the basis has the tensor products of the first `count` functions of each.
+    The sensor weights of the data must be the quadrature weights of the inner product of the basis: Gauss-Legendre
+    weights for Legendre, pi / sensors at Gauss-Chebyshev points, equal weights on a periodic grid for Fourier.
+    They are computed if the data have none. If `interval` is left out, it follows from the sensors: they include
+    both ends, or are Gauss points; for Fourier, equidistant sensors are one period without its end.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep(inputs=BasisInputs("legendre", 8)).inputs.count
@@ -198,10 +199,10 @@ class BasisInputs(AbstractInputs):
     """
 
     basis: Literal["legendre", "chebyshev", "fourier"] = Field(description="legendre, chebyshev or fourier")
-    count: int = Field(ge=1, description="how many coefficients, in each coordinate")
+    count: int = Field(ge=1, description="number of coefficients, in each coordinate")
     interval: Annotated[Interval | tuple[Interval, ...] | None, BeforeValidator(checked_interval)] = Field(
         default=None,
-        description="where the function is given, `[low, high]` or a pair for each coordinate; "
+        description="domain of the function, `[low, high]` or a pair for each coordinate; "
         "from the sensors if left out",
     )
     kind: Literal["basis"] = kind_field("basis")
@@ -248,7 +249,7 @@ class PerInput(AbstractInputs):
     """
 
     encodings: dict[str, Annotated[AbstractInputs, OneOf(*_SINGLE)]] = Field(
-        description="an encoding for every input, by name"
+        description="an encoder for every input, by name"
     )
     kind: Literal["per-input"] = kind_field("per-input")
 

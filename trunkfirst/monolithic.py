@@ -78,10 +78,10 @@ class Monolithic(AbstractMonolithic):
     """
 
     minimiser: Minimiser = Adam()
-    iterations: int = Field(default=10_000, ge=1, description="iterations of the minimiser, at most")
+    iterations: int = Field(default=10_000, ge=1, description="largest number of iterations")
     p: float = Field(default=2.0, ge=1, allow_inf_nan=False, description="power of the entrywise norm of the loss")
     batches: Batches = Batches()
-    train_transform: bool = Field(default=False, description="train a matrix T between trunk and branch too")
+    train_transform: bool = Field(default=False, description="also train a matrix T between trunk and branch")
     kind: Literal["monolithic"] = kind_field("monolithic")
 
     def fit(
@@ -116,7 +116,7 @@ class MonolithicProjected(AbstractMonolithic):
     """
 
     minimiser: Minimiser = LBFGS()
-    iterations: int = Field(default=6000, ge=1, description="iterations of the minimiser, at most")
+    iterations: int = Field(default=6000, ge=1, description="largest number of iterations")
     ridge: float = Field(default=1e-3, ge=0, description="ridge of the matrix between trunk and branch")
     kind: Literal["monolithic-projected"] = kind_field("monolithic-projected")
 

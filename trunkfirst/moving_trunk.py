@@ -73,7 +73,7 @@ class MovingTrunk(AbstractTrunk):
     numbers: int = Field(default=4, ge=1, description="numbers of an input with many features that functions see")
     minimiser: Minimiser = LBFGS(pairs=100)
     iterations: int | None = Field(
-        default=None, ge=1, description="iterations of the minimiser, at most; by the time allowed if left out"
+        default=None, ge=1, description="largest number of iterations; follows from the time limit if left out"
     )
     ridge: float = Field(default=1e-4, gt=0, description="ridge of B, from which the coefficients come")
     kind: Literal["moving"] = kind_field("moving")

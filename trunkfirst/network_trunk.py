@@ -71,10 +71,10 @@ class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
 
     minimiser: Minimiser = LBFGS()
     iterations: int | None = Field(
-        default=None, ge=1, description="iterations of the minimiser, at most; by the time allowed if left out"
+        default=None, ge=1, description="largest number of iterations; follows from the time limit if left out"
     )
-    starts: int = Field(default=2, ge=1, description="starts, of which the worse half is dropped repeatedly")
-    ridge: float = Field(default=1e-3, ge=0, description="ridge of the coefficients at the start of the search")
+    starts: int = Field(default=2, ge=1, description="random starts; the worse half is dropped repeatedly")
+    ridge: float = Field(default=1e-3, ge=0, description="ridge of the coefficients; it fades during the search")
     first_ridge: float | None = Field(
         default=None,
         ge=0,

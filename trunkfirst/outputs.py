@@ -60,7 +60,7 @@ class OutputMap(eqx.Module):
 
 @record
 class Output:
-    """Prior knowledge of the outputs: fixed values, positivity, weights of the channels.
+    """What is known of the outputs: fixed values, positivity, weights of the channels.
 
     Channels are scaled to the same mean square first, so that equal `channel_weights` treat them equally.
 

@@ -28,11 +28,12 @@ class DataSettings:
 
     file: str | None = Field(default=None, description="your own data, instead of a problem")
     earlier: "DataSettings | None" = Field(
-        default=None, description="samples of an earlier fit that these are added to, each in the part it had"
+        default=None,
+        description="samples of an earlier fit, to which these are added; its test samples stay test samples",
     )
     suggested: bool = Field(
         default=False,
-        description="the samples of the file were suggested: they train, but no error is measured on them",
+        description="the samples of the file were suggested: train on them, but measure no error on them",
     )
     keys: dict[str, str] = Field(
         default_factory=dict, description='names of the arrays in the file, e.g. {inputs = "a"}'
@@ -41,13 +42,13 @@ class DataSettings:
     points: str | None = Field(default=None, description='"random:M" or "grid:N" instead of the mesh of a problem')
     split_seed: int = Field(default=0, ge=0, lt=2**63, description="seed of the split")
     validation_share: float = Field(
-        default=0.1, ge=0, lt=1, description="share of samples that hold_validation keeps out of training"
+        default=0.1, ge=0, lt=1, description="share of samples for validation, with hold_validation"
     )
     hold_validation: bool = Field(
         default=False,
-        description="do not train on these samples, but evaluate the operator on them, as sweeps do",
+        description="do not train on the validation samples, but evaluate the operator on them, as sweeps do",
     )
-    test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples for evaluating the result")
+    test_share: float = Field(default=0.1, ge=0, lt=1, description="share of samples held back for the test")
 
     @property
     def held_back(self) -> tuple[float, float]:

@@ -116,11 +116,11 @@ class JointTrunk(AbstractTrunkNetwork, AbstractTrunk):
     """
 
     minimiser: Minimiser = Adam()
-    iterations: int = Field(default=10_000, ge=1, description="iterations of the minimiser, at most")
+    iterations: int = Field(default=10_000, ge=1, description="largest number of iterations")
     p: float = Field(default=2.0, ge=1, allow_inf_nan=False, description="power of the entrywise norm of the loss")
     batches: Batches = Batches()
     start: Literal["normal", "zeros"] = Field(
-        default="normal", description="A at the start: normal numbers of variance 1 / (N + 1), or zeros"
+        default="normal", description="start of A: normal random numbers of variance 1 / (N + 1), or zeros"
     )
     kind: Literal["joint"] = kind_field("joint")
 
@@ -202,11 +202,11 @@ class ModesTrunk(AbstractTrunk):
     """
 
     width: int | None = Field(
-        default=None, ge=1, description="the number of modes; by the error of the operator if left out"
+        default=None, ge=1, description="number of modes; chosen by the error of the operator if left out"
     )
     between: Literal["auto", "linear", "smooth"] = Field(
         default="auto",
-        description="interpolation between the points; auto: by leaving points out",
+        description="interpolation between the points; auto: chosen by leaving points out",
     )
     kind: Literal["modes"] = kind_field("modes")
 

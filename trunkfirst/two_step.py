@@ -56,7 +56,7 @@ class TwoStep(AbstractMethod):
     images: int | None = Field(
         default=None,
         ge=1,
-        description="where inputs lie on a grid: the branch also learns from images of the samples under the "
+        description="for inputs on a grid: the branch also learns from images of the samples under the "
         "symmetries that they show, up to this many samples and images",
     )
     kind: Literal["two-step"] = kind_field("two-step")

@@ -21,7 +21,7 @@ from .use import doctor, evaluate, export, predict, report, serve, suggest
 
 app = typer.Typer(
     name="trunkfirst",
-    help="""Train deep operator networks (DeepONets) trunk first: fit the trunk, orthonormalise, fit the branch.
+    help="""Train deep operator networks (DeepONets) in two steps: the trunk first, then the branch.
 
     With your own data: trunkfirst fit --data my.npz --out runs/mine
 

@@ -115,7 +115,9 @@ Iterations: TypeAlias = Annotated[
 ]
 Settings: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. --set trunk.activation=tanh. Repeatable."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change any setting, e.g. --set trunk.activation=tanh. Can be repeated."
+    ),
 ]
 Out: TypeAlias = Annotated[
     Path | None,
@@ -126,7 +128,7 @@ Keys: TypeAlias = Annotated[
     typer.Option(
         "--key",
         metavar="KEY=NAME",
-        help="Name of an array in the file: --key inputs=a; several: --key points=x,t. Repeatable.",
+        help="Name of an array in the file, e.g. --key inputs=a; several: --key points=x,t. Can be repeated.",
     ),
 ]
 Scheduler: TypeAlias = Annotated[
@@ -141,12 +143,14 @@ Devices: TypeAlias = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Number of devices in each process over which the work is spread; a CPU is divided into them.",
+        help="Number of devices in each process that share the work; a CPU is divided into virtual ones.",
         show_default="one",
     ),
 ]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object to standard output, and nothing else.")
+]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Print neither progress nor tables.")]
 
 
 def default_folder(name: str) -> Path:

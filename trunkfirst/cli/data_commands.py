@@ -19,21 +19,23 @@ data_app = typer.Typer(help="Make, check, describe and convert data.", no_args_i
 
 @data_app.command("make")
 def data_make(
-    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="A problem by name.")],
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="Name of a problem.")],
     samples: Samples = None,
     points: Annotated[
         str | None,
-        typer.Option(help='"random:M" for M random points, "grid:N" for N x N cells.', show_default="the mesh"),
+        typer.Option(
+            help='Output points: "random:M" for M random ones, "grid:N" for N x N cells.', show_default="the mesh"
+        ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of parallel processes.", show_default="one for each core")
+    ] = None,
     scheduler: Scheduler = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Also write them to a file (.npz, .mat, .h5) for `fit` or other programs.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the samples to a file: .npz, .mat or .h5.")] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Solve a problem by finite elements and keep the samples, checksummed, for later runs.
+    """Solve a problem by finite elements, and store the samples for later runs.
 
     Example: trunkfirst data make random-conductivity --samples 10000 --scheduler tcp://127.0.0.1:8786
     """
@@ -58,7 +60,7 @@ def data_make(
 @data_app.command("info")
 def data_info(
     problem: Annotated[
-        str, typer.Argument(metavar="PROBLEM|FOLDER", help="A problem by name, or a folder of shards.")
+        str, typer.Argument(metavar="PROBLEM|FOLDER", help="Name of a problem, or a folder of shards.")
     ],
     samples: Samples = None,
     json: Json = False,
@@ -116,7 +118,7 @@ def data_check(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Describe your own file: axes, sizes, ranges, rank, the best reachable error, and what looks wrong.
+    """Describe a data file: axes, sizes, ranges, rank, the smallest possible error, and what looks suspicious.
 
     Example: trunkfirst data check my.mat --key inputs=a --key points=x --key outputs=u
     """
@@ -136,12 +138,14 @@ def data_convert(
     ],
     target: Annotated[
         Path | None,
-        typer.Argument(metavar="OUT", help=".npz, .mat or .h5; without an ending a folder of .csv files."),
+        typer.Argument(
+            metavar="OUT", help="File to write: .npz, .mat or .h5; without an ending, a folder of .csv files."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Instead of OUT: a folder of shards, to train on more than fits in memory."
+            metavar="FOLDER", help="Instead of OUT: folder of shards to write, for data larger than memory."
         ),
     ] = None,
     samples_per_shard: Annotated[
@@ -151,10 +155,10 @@ def data_convert(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Write data in another format, under the usual names; or in shards, for data larger than memory.
+    """Write data in another format, with the standard names, or as shards for data larger than memory.
 
-    An uncompressed .npz larger than memory (np.savez) can be cut into shards; shards can be joined to one file if
-    they fit into memory.
+    An uncompressed .npz (np.savez) larger than memory can be divided into shards. Shards can be joined to one file
+    if they fit into memory.
 
     Examples: trunkfirst data convert my.mat my.npz --key inputs=a --key points=x --key outputs=u
 

@@ -24,8 +24,8 @@ def diagnose(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="The same inputs at finer points.",
-            show_default="a finer grid for our problems, else the run's data",
+            help="The same inputs with outputs at finer points.",
+            show_default="a finer grid for a problem, otherwise the data of the run",
         ),
     ] = None,
     json: Json = False,
@@ -33,7 +33,7 @@ def diagnose(
 ) -> int:
     """Show where the error of an operator comes from, and what to improve: width, points, samples or branch.
 
-    Also how many samples would halve the error, from fits to fewer samples.
+    Also estimates how many samples would halve the error, from fits to fewer samples.
 
     Example: trunkfirst diagnose runs/mine --data finer.npz
     """
@@ -57,19 +57,19 @@ def diagnose(
 
 def sensors(
     folder: RunFolder,
-    count: Annotated[int, typer.Option(min=1, help="How many sensors.")],
+    count: Annotated[int, typer.Option(min=1, help="Number of sensors.")],
     method: Annotated[str, typer.Option(help="christoffel, pivoted or exchange.")] = "christoffel",
     inputs: Annotated[
         bool, typer.Option("--inputs", help="Place input sensors instead of output sensors.")
     ] = False,
     out: Annotated[
-        Path, typer.Option(help="The .npz or .csv file to write; a picture, .svg, is written next to it.")
+        Path, typer.Option(help="File to write: .npz or .csv; a picture (.svg) is written next to it.")
     ] = Path("sensors.npz"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draws.")] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Choose where to measure, with weights for least squares in the trunk's functions, and how many are enough.
+    """Choose where to measure the outputs, with weights for least squares, and say how many sensors are enough.
 
     Example: trunkfirst sensors runs/mine --count 60 --out sensors.npz
     """
@@ -142,14 +142,14 @@ def study(
     ] = "known-rates",
     samples: Samples = None,
     run: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Study the trunk of this run too.", show_default=False)
+        Path | None, typer.Option(metavar="DIR", help="Also study the trunk of this run.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of samples and sensors.")] = 0,
     out: Out = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Compare the error bound of the theory with measured errors: rates in N, K, m_x and m_y, and its four terms.
+    """Compare the paper's error bound with measured errors: its rates in N, K, m_x and m_y, and its four terms.
 
     Example: trunkfirst study nonlinear-conductivity --out runs/study
     """

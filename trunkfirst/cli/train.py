@@ -94,7 +94,10 @@ def compare(
         str, typer.Option(help="Methods, comma separated.")
     ] = "two-step,two-step-without-qr,monolithic",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds for each method.")] = 1,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; with more than one, training prints less.")] = 1,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, help="Number of parallel processes; with more than one, less progress is printed."),
+    ] = 1,
     preset: Preset = None,
     seed: Seed = None,
     samples: Samples = None,
@@ -107,7 +110,7 @@ def compare(
 ) -> int:
     """Train with several methods on the same data.
 
-    Prints one row per method and seed, and compares the results with the paper's.
+    Prints a row for each method and seed, and compares the results with those of the paper.
 
     Example: trunkfirst compare nonlinear-conductivity --seeds 5
     """
@@ -135,12 +138,13 @@ def compare(
 
 def fit(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Your data; the same as --data.", show_default=False)
+        Path | None, typer.Argument(metavar="FILE", help="The data; short for --data FILE.", show_default=False)
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Data: .npz, .mat, .h5, .nc, .zarr, a folder of meshes, .csv or .npy files.", show_default=False
+            help="The data: .npz, .mat, .h5, .nc, .zarr, or a folder of meshes, .csv or .npy files.",
+            show_default=False,
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; must not exist or be empty.")] = Path(
@@ -156,29 +160,32 @@ def fit(
     test_share: Annotated[
         float | None,
         typer.Option(
-            min=0.0, max=0.9, help="Share of the samples held back for testing; may be 0.", show_default="0.1"
+            min=0.0, max=0.9, help="Share of the samples held back for the test; 0 for none.", show_default="0.1"
         ),
     ] = None,
     earlier: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="DIR", help="Add the samples to those of an earlier fit.", show_default=False
+            "--from",
+            metavar="DIR",
+            help="Folder of an earlier fit, to whose samples these are added.",
+            show_default=False,
         ),
     ] = None,
     suggested: Annotated[
         bool,
         typer.Option(
             "--suggested",
-            help="Train on these samples, but measure errors and intervals without them: they are "
-            "those of trunkfirst suggest. A file with is_suggested needs no option.",
+            help="The samples are those that trunkfirst suggest asked for: use them for training only, not to "
+            "measure errors and intervals. Not needed for a file with is_suggested.",
         ),
     ] = False,
     cross_validate: Annotated[
         bool,
         typer.Option(
             "--cross-validate",
-            help="Afterwards leave out each fifth of all samples in turn, fit again, and write the "
-            "errors to cross_validation.json; it may take as many minutes again.",
+            help="Afterwards, leave out each fifth of all samples in turn, fit again, and write the "
+            "errors to cross_validation.json. May take as many minutes again.",
         ),
     ] = False,
     seed: Seed = None,
@@ -190,11 +197,10 @@ def fit(
 ) -> int:
     """Train on your own data: a file with inputs, points and outputs.
 
-    All settings are optional. Trunk, branch, encoder and weights are chosen by the error of the whole operator on
-    samples that are left out. Closed forms come first, and an operator is saved within seconds; then networks are
-    tried if they can still reduce the error. PCA + ridge and PCA + kernel ridge are measured on the same samples.
-    All choices are written to config.toml and can be set by hand. `trunkfirst data check FILE` shows what a file
-    contains.
+    Trunk, branch, encoder and weights are chosen by the error of the whole operator on samples that are left out.
+    Methods in closed form are tried first, and an operator is saved within seconds; then networks, if they can
+    still reduce the error. PCA + ridge and PCA + kernel ridge are measured on the same samples. All choices are
+    written to config.toml and can be made with --set. `trunkfirst data check FILE` shows what a file contains.
 
     Example: trunkfirst fit my.npz --out runs/mine
     """
@@ -240,22 +246,26 @@ def fit(
 
 
 def sweep(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="A configuration with a section [sweep].")],
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG.toml", help="A configuration file with a section [sweep].")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
             help="Folder for the results; an interrupted sweep there is resumed.", show_default="runs/..."
         ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of parallel processes.", show_default="one for each core")
+    ] = None,
     scheduler: Scheduler = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Train with every combination of some settings.
 
-    Writes one table and one figure. The section [sweep] holds lists: width = [20, 40],
-    inputs = ["raw", "standardise"], seed = [0, 1, 2].
+    Writes a table and a figure. The section [sweep] of the file has a list of values for each setting:
+    width = [20, 40], inputs = ["raw", "standardise"], seed = [0, 1, 2].
 
     Example: trunkfirst sweep my.toml --out runs/widths
     """
@@ -285,8 +295,8 @@ def resume(
 ) -> int:
     """Continue an interrupted run, fit, comparison or sweep.
 
-    The result is bit-identical to that without interruption. Ctrl-C, SIGTERM, a crash or a power failure cost at
-    most checkpoint_seconds (30) of work.
+    The result is the same to the bit as without the interruption. Ctrl-C, SIGTERM, a crash or a power failure lose
+    at most checkpoint_seconds (30) of work.
 
     Example: trunkfirst resume runs/mine
     """
@@ -326,18 +336,18 @@ def launch(
             metavar="HOST:PORT", help="Address of the first process.", show_default="a free port of this host"
         ),
     ] = None,
-    nodes: Annotated[int, typer.Option(min=1, help="Number of hosts, each with a launcher.")] = 1,
-    node: Annotated[int, typer.Option(min=0, help="Number of this host among them, from 0.")] = 0,
-    restarts: Annotated[int, typer.Option(min=0, help="Restarts after a process is lost.")] = 3,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of hosts; each runs this command.")] = 1,
+    node: Annotated[int, typer.Option(min=0, help="Index of this host, from 0.")] = 0,
+    restarts: Annotated[int, typer.Option(min=0, help="How often to restart after a process is lost.")] = 3,
     patience: Annotated[
-        float, typer.Option(min=1, help="Seconds that processes wait for each other before one counts as stuck.")
+        float, typer.Option(min=1, help="Seconds that processes wait for each other before one counts as hung.")
     ] = 600.0,
 ) -> int:
     """Train in several processes, on one or more hosts.
 
-    Each process holds its share of the points and samples. The first prints and writes; the others compute. All of
-    them read the data and, after a restart, the run folder, which several hosts must share. If a process dies or
-    hangs, all restart from the last checkpoint. Ctrl-C and SIGTERM write a checkpoint and end all.
+    Each process has a share of the points and samples. The first one prints and writes the results. All read the
+    data and, after a restart, the run folder; several hosts must share both. If a process dies or hangs, all
+    restart from the last checkpoint. Ctrl-C and SIGTERM write a checkpoint and end all processes.
 
     Under Slurm and Open MPI no launcher is needed: srun trunkfirst fit ...
 

@@ -24,7 +24,7 @@ _WORST, _FEW_NUMBERS = 5, 8
 def evaluate(
     folder: RunFolder,
     data: Annotated[
-        Path | None, typer.Option(help="Data to evaluate on.", show_default="the run's own test samples")
+        Path | None, typer.Option(help="Data to evaluate with.", show_default="the run's own test samples")
     ] = None,
     keys: Keys = None,
     json: Json = False,
@@ -32,8 +32,8 @@ def evaluate(
 ) -> int:
     """Evaluate a trained operator on new samples.
 
-    Prints errors, of every channel too, next to the best possible with this trunk; the share of fields and values
-    inside their prediction intervals; inputs that are outliers; and the samples with the largest errors.
+    Prints the errors, also of each channel, next to the smallest possible with this trunk; the share of fields and
+    values inside their prediction intervals; the number of outliers; and the samples with the largest errors.
 
     Example: trunkfirst evaluate runs/mine --data test.npz
     """
@@ -97,16 +97,20 @@ def predict(
         Path, typer.Option(help="Inputs: .npz with 'inputs' (and 'sensors'), .nc, .zarr, .csv or .npy.")
     ],
     out: Annotated[
-        Path, typer.Option(help="The file: .npz, .mat, .h5, .nc, .zarr, .vtu; without an ending a folder of .vtu.")
+        Path,
+        typer.Option(
+            help="File to write: .npz, .mat, .h5, .nc, .zarr, .vtu; without an ending, a folder of .vtu."
+        ),
     ],
     points: Annotated[
-        Path | None, typer.Option(help="Output points, .npz, .npy or .csv.", show_default="the training points")
+        Path | None,
+        typer.Option(help="Points to predict at: .npz, .npy or .csv.", show_default="the training points"),
     ] = None,
     level: Annotated[
         float, typer.Option(min=0.5, max=0.99, help="Confidence of the intervals: 0.8, 0.9 or 0.95.")
     ] = 0.9,
     extrapolate: Annotated[
-        bool, typer.Option("--extrapolate", help="Predict outside the training domain, too, without intervals.")
+        bool, typer.Option("--extrapolate", help="Predict outside the training domain too, without intervals.")
     ] = False,
     keys: Keys = None,
     json: Json = False,
@@ -114,8 +118,8 @@ def predict(
 ) -> int:
     """Predict the outputs of new inputs, at any points of the training domain.
 
-    Intervals are included if the run has them. Inputs outside the training inputs are marked (is_outlier). Points
-    outside the training domain are refused; with --extrapolate they are marked (is_extrapolated), and their
+    The file has prediction intervals, if the run has them, and marks inputs unlike those of training (is_outlier).
+    Points outside the training domain are refused; with --extrapolate they are marked (is_extrapolated), and their
     intervals are NaN.
 
     Axes, coordinates, names and units in .nc and .zarr are those of training.
@@ -165,28 +169,29 @@ def predict(
 
 def suggest(
     folder: RunFolder,
-    count: Annotated[int, typer.Option(min=1, help="How many inputs; as many as you can simulate at once.")] = 20,
+    count: Annotated[int, typer.Option(min=1, help="Number of inputs; as many as you can simulate at once.")] = 20,
     ranges: Annotated[
         str | None,
         typer.Option(
-            help="Where to look: NAME=LOW:HIGH, or NAME=log:LOW:HIGH on a logarithmic scale, comma separated.",
+            help="Ranges of the inputs, comma separated: NAME=LOW:HIGH, or NAME=log:LOW:HIGH for a logarithmic scale.",
             show_default="the range of training",
         ),
     ] = None,
     pool: Annotated[
         Path | None,
         typer.Option(
-            help="Inputs to choose from instead, .npz, .npy or .csv; needed for functions.", show_default=False
+            help="Choose from these inputs instead: .npz, .npy or .csv; needed for input functions.",
+            show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The file to write: .csv or .npz.")] = Path("next.csv"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the candidates in the ranges.")] = 0,
+    out: Annotated[Path, typer.Option(help="File to write: .csv or .npz.")] = Path("next.csv"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the candidates.")] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Suggest the inputs to simulate next.
 
-    These inputs reduce the expected error over the whole range most. Simulate them, then add the samples:
+    These inputs reduce the expected error over the whole range most. Simulate them, then add the samples with
     trunkfirst fit --data new.npz --from runs/mine --suggested --out runs/mine-2. They lie where the operator is
     worst, so errors and intervals are measured without them.
 
@@ -232,7 +237,7 @@ def report(
 
 def export(
     folder: RunFolder,
-    out: Annotated[Path, typer.Option(help="The file to write, e.g. model.onnx, model.py or page.html.")],
+    out: Annotated[Path, typer.Option(help="File to write, e.g. model.onnx, model.py or page.html.")],
     to: Annotated[
         str | None,
         typer.Option(
@@ -249,9 +254,9 @@ def export(
 ) -> int:
     """Write a trained operator to one file for other programs.
 
-    The file does not need this library. It computes outputs from inputs and points in physical units, with
-    encoders, branch, trunk and output map. Single precision is refused if it changes outputs by over 1e-5.
-    The html page has sliders for the inputs and draws the predicted field; it works offline.
+    The file does not need trunkfirst. It contains the whole operator, and computes outputs from inputs and points
+    in physical units. Single precision is refused if it changes outputs by more than 1e-5. The html page has
+    sliders for the inputs and draws the predicted field; it works offline.
 
     Example: trunkfirst export runs/mine --out model.onnx
     """
@@ -267,9 +272,9 @@ def export(
 
 def serve(
     folder: RunFolder,
-    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's needs --token.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; one that other machines can reach needs --token.")
+    ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")] = 8000,
     token: Annotated[
         str | None,
@@ -281,7 +286,7 @@ def serve(
 ) -> int:
     """Serve a trained operator over HTTP.
 
-    A page is at /, predictions are at /predict. Needs: pip install 'trunkfirst[serve]'
+    The interactive explorer is at /, predictions are at /predict. Needs: pip install 'trunkfirst[serve]'
 
     Example: trunkfirst serve runs/mine
     """
@@ -302,10 +307,10 @@ def doctor(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Check whether this machine is ready.
+    """Check the installation.
 
-    Shows versions, devices, double precision, write access to the cache, and the compiled programs in it. Exits
-    with 1 if a run would fail.
+    Shows versions, devices, double precision, write access to the cache, and the compiled programs in it. The exit
+    code is 1 if a run would fail.
 
     Example: trunkfirst doctor
     """
@@ -371,7 +376,7 @@ def _at_sensors(operator: "Operator", memory: "TrainingSummary", inputs: dict[st
 def _warn_of_outliers(outliers: int, samples: int, quiet: bool) -> None:
     if outliers:
         say(
-            f"warning: {outliers} of {samples} inputs lie outside the training inputs; "
+            f"warning: {outliers} of {samples} inputs are unlike the training inputs; "
             "their predictions are unreliable (is_outlier in the file)",
             quiet=quiet,
         )

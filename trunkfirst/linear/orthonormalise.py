@@ -88,7 +88,7 @@ class AbstractOrthonormaliser(abc.ABC):
         default=None,
         gt=0,
         lt=1,
-        description="drop directions below this; by their use for the outputs if left out",
+        description="drop directions below this; if left out, those that hardly matter for the outputs",
     )
     unit_columns: bool = Field(
         default=False, description="scale to Q^T Q = I as in the paper, not to unit mean square"

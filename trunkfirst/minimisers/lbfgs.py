@@ -52,13 +52,15 @@ class LBFGS(AbstractMinimiser):
     'l-bfgs'
     """
 
-    pairs: int = Field(default=30, ge=1, description="steps and changes of the gradient that are remembered")
+    pairs: int = Field(default=30, ge=1, description="stored pairs of steps and changes of the gradient")
     decrease: float = Field(default=1e-4, description="sufficient decrease, c1 of the Wolfe conditions")
     curvature: float = Field(default=0.9, description="c2 of the Wolfe conditions")
     strong_evaluations: int = Field(
         default=4, description="evaluations after which the weak Wolfe conditions are enough"
     )
-    evaluations_per_step: int = Field(default=12, ge=1, description="evaluations in a line search, at most")
+    evaluations_per_step: int = Field(
+        default=12, ge=1, description="largest number of evaluations in a line search"
+    )
     kind: Literal["l-bfgs"] = kind_field("l-bfgs")
 
     def init(self, objective: AbstractObjective, parameters: Parameters, *, key: PRNGKeyArray) -> State:

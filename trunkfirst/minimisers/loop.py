@@ -107,10 +107,10 @@ class Stopping:
     """
 
     target: float = Field(default=0.0, description="stop below this loss")
-    patience: int = Field(default=1000, description="iterations over which progress is measured")
-    gain: float = Field(default=0.01, description="stop where they lowered the loss by less than this share")
+    patience: int = Field(default=1000, description="number of iterations over which progress is measured")
+    gain: float = Field(default=0.01, description="stop if they lowered the loss by less than this share")
     stuck: int | None = Field(
-        default=None, description="stop where this many iterations lowered it by less than a hundredth of `gain`"
+        default=None, description="stop if this many iterations lowered it by less than a hundredth of `gain`"
     )
 
     def is_reached(self, history: Sequence[LogEntry]) -> bool:

@@ -119,7 +119,7 @@ class ActiveNeurons(AbstractRegressor):
 
     `ridge` acts on columns of unit length. `positions` limits the breakpoints tried along a direction,
     `scoring_samples` the samples that candidates are scored on; the loss always looks at all of them.
-    Inputs are reduced to their principal coordinates above `input_tolerance`, relative to the first: 1e-14 is
+    Inputs are reduced to their principal components above `input_tolerance`, relative to the first: 1e-14 is
     exact, more keeps the network from reacting to small directions. `on_branch` is called at the end, with some
     fifty of the iterations and the branches they ended with.
 
@@ -129,18 +129,18 @@ class ActiveNeurons(AbstractRegressor):
 
     width: int = Field(default=100, ge=1, description="neurons")
     mode: Literal["exchange", "sweep"] = Field(
-        default="exchange", description="one exchange an iteration, or a sweep"
+        default="exchange", description="exchange: one neuron in an iteration; sweep: all"
     )
-    iterations: int = Field(default=100, ge=1, description="iterations, at most")
+    iterations: int = Field(default=100, ge=1, description="largest number of iterations")
     ridge: float = Field(default=1e-13, gt=0, description="ridge on columns of unit length")
     # the search
     proposals: int = Field(
         default=8, ge=1, description="random neurons, and pairs of samples, that propose directions"
     )
-    positions: int = Field(default=1000, ge=1, description="breakpoints tried along a direction, at most")
-    scoring_samples: int = Field(default=10_000, ge=1, description="samples that candidates are scored on")
+    positions: int = Field(default=1000, ge=1, description="largest number of breakpoints tried along a direction")
+    scoring_samples: int = Field(default=10_000, ge=1, description="samples on which candidates are scored")
     input_tolerance: float = Field(
-        default=1e-14, ge=0, description="principal coordinates kept, relative to the first"
+        default=1e-14, ge=0, description="smallest principal component that is kept, relative to the first"
     )
     on_branch: OnBranch | None = Field(default=None, repr=False, exclude=True)
     kind: Literal["active-neurons"] = kind_field("active-neurons")

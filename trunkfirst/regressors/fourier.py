@@ -54,18 +54,20 @@ class FourierBranch(AbstractRegressor):
 
     channels: int = Field(default=32, ge=1, description="channels of the Fourier layers")
     layers: int = Field(default=4, ge=1, description="Fourier layers")
-    modes: int = Field(default=12, ge=1, description="waves along every axis, at most")
+    modes: int = Field(default=12, ge=1, description="largest number of waves along an axis")
     patch: int | None = Field(
-        default=None, ge=1, description="neighbours along every axis that the layers see as one cell; by size"
+        default=None,
+        ge=1,
+        description="neighbours along an axis that are joined to one cell; by the size of the grid if left out",
     )
     padding: float = Field(
-        default=0.25, ge=0, description="how much longer than the axis the period is, where it is not periodic"
+        default=0.25, ge=0, description="padding of an axis that is not periodic, as a share of its length"
     )
     rate: float = Field(default=8e-3, gt=0, description="highest learning rate")
     decay: float = Field(default=1e-4, ge=0, description="weight decay")
-    batch: int = Field(default=32, ge=1, description="samples in an iteration, at most")
+    batch: int = Field(default=32, ge=1, description="largest number of samples in a batch")
     iterations: int = Field(default=1_000, ge=1, description="iterations")
-    penalty: float = Field(default=1e-3, ge=0, description="penalty on the last layer, where it is trained")
+    penalty: float = Field(default=1e-3, ge=0, description="penalty on the last layer, if it is trained")
     symmetries: bool = Field(default=True, description="use symmetries of the operator that the samples show")
     kind: Literal["fourier"] = kind_field("fourier")
 

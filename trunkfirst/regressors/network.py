@@ -66,7 +66,7 @@ class AbstractBranchNetwork:
     )
     convolution: bool = Field(
         default=False,
-        description="convolutions on the grid of the input, with all but the last of hidden as channels",
+        description="convolutions on the grid of the input; all of hidden but the last are their channels",
     )
 
     def make(
@@ -161,7 +161,7 @@ class JointBranch(AbstractBranchNetwork, AbstractRegressor):
 
     stacked: bool = Field(default=False, description="one network for each coefficient")
     minimiser: Minimiser = Adam()
-    iterations: int = Field(default=10_000, ge=1, description="iterations of the minimiser, at most")
+    iterations: int = Field(default=10_000, ge=1, description="largest number of iterations")
     batch: int | None = Field(default=None, ge=1, description="samples in a step of Adam; all if left out")
     kind: Literal["joint"] = kind_field("joint")
 
@@ -193,7 +193,7 @@ class JointBranch(AbstractBranchNetwork, AbstractRegressor):
 
 @record
 class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
-    """A network trained by variable projection: the last layer is solved for, only the hidden ones are searched.
+    """A network trained by variable projection: the last layer is solved for, only hidden layers are trained.
 
     Targets are rotated to their principal directions, of which there are few; the last layer is the ridge solution
     for them. With 0 iterations the hidden layers stay as they were drawn.
@@ -210,13 +210,17 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
     initialisation: InitialisationName = Field(default="xavier", description="he or xavier")
     skip: bool = Field(default=True, description="also pass the inputs to the last layer")
     minimiser: Minimiser = LBFGS()
-    iterations: int = Field(default=400, ge=0, description="iterations of the minimiser, at most")
+    iterations: int = Field(default=400, ge=0, description="largest number of iterations")
     ridge: float = Field(default=1e-3, ge=0, description="ridge of the last layer")
     decay: float = Field(
-        default=1e-6, ge=0, description="penalty on the hidden layers, in units of the targets' mean square"
+        default=1e-6,
+        ge=0,
+        description="weight decay of the hidden layers, relative to the mean square of the targets",
     )
     max_samples: int = Field(
-        default=6_000, ge=1, description="samples in the search, drawn by leverage; the last layer sees all"
+        default=6_000,
+        ge=1,
+        description="largest number of samples in the search, drawn by leverage; the last layer uses all",
     )
     kind: Literal["network"] = kind_field("network")
 
@@ -379,7 +383,7 @@ def _sample_rows(
 
 @record
 class AutoBranch(AbstractRegressor):
-    """The branch is chosen on samples left out: linear, kernels, networks like `network`, active neurons.
+    """The branch is chosen on samples left out: linear, kernel, a network like `network`, active neurons.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep().branch.kind
@@ -388,7 +392,9 @@ class AutoBranch(AbstractRegressor):
 
     network: NetworkBranch = NetworkBranch()
     trial_iterations: int = Field(
-        default=80, ge=1, description="iterations of a network in a comparison; 2.5 times as many for its decay"
+        default=80,
+        ge=1,
+        description="iterations of a network in a comparison; 2.5 times as many to choose its decay",
     )
     kind: Literal["auto"] = kind_field("auto")
 

@@ -290,12 +290,16 @@ class Kernel(AbstractRegressor):
         default=None, gt=0, description="length scale; chosen by leave-one-out if left out"
     )
     ridge: float | None = Field(
-        default=None, gt=0, description="ridge; chosen by leave-one-out, or with each length, if left out"
+        default=None, gt=0, description="ridge; chosen by leave-one-out, or with the length scales, if left out"
     )
-    max_centres: int = Field(default=4000, ge=1, description="training samples used as centres, at most")
-    selection_samples: int = Field(default=500, ge=1, description="samples that lengths and ridge are chosen on")
+    max_centres: int = Field(
+        default=4000, ge=1, description="largest number of centres, which are training samples"
+    )
+    selection_samples: int = Field(
+        default=500, ge=1, description="samples on which length scales and ridge are chosen"
+    )
     lengths: Literal["one", "each"] = Field(
-        default="one", description="one length for all inputs, or each with its own, by marginal likelihood"
+        default="one", description="one length scale for all inputs, or each its own, by marginal likelihood"
     )
     linear_factor: bool = Field(
         default=False,

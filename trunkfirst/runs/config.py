@@ -32,15 +32,17 @@ Method: TypeAlias = Annotated[AbstractMethod, OneOf(TwoStep, Monolithic, Monolit
 class RunConfig:
     """Everything that decides a run; `config.toml` is this record."""
 
-    problem: str | None = Field(default=None, description="one of the problems by name; or set data.file")
+    problem: str | None = Field(default=None, description="name of a problem; or set data.file")
     preset: str = Field(default="fast", description="fast or paper: the method that a problem starts from")
     seed: int = Field(default=0, ge=0, lt=2**63, description="seed of the networks")
     minutes: float | None = Field(
-        default=None, gt=0, description="time allowed for choosing and training; any if left out"
+        default=None, gt=0, description="time limit for choosing and training; none if left out"
     )
-    intervals: bool = Field(default=False, description="prediction intervals, from samples that are left out")
+    intervals: bool = Field(
+        default=False, description="compute prediction intervals, from samples left out of training"
+    )
     checkpoint_seconds: float = Field(
-        default=30.0, gt=0, description="how often the state is saved, so how much work a crash may cost"
+        default=30.0, gt=0, description="seconds between checkpoints; a crash loses at most this much work"
     )
     devices: int | None = Field(
         default=None, ge=1, description="devices in each process that share the work; one if left out"
