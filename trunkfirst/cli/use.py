@@ -173,7 +173,7 @@ def suggest(
     ranges: Annotated[
         str | None,
         typer.Option(
-            help="Ranges of the inputs, comma separated: NAME=LOW:HIGH, or NAME=log:LOW:HIGH for a logarithmic scale.",
+            help="Ranges of the inputs, comma separated: NAME=LOW:HIGH, or NAME=log:LOW:HIGH (logarithmic).",
             show_default="the range of training",
         ),
     ] = None,
