@@ -32,12 +32,12 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    points: where the columns of y are, (points, coordinates) or (points,); None: evenly spaced in [0, 1].
+    points: the points of the columns of y, (points, coordinates) or (points,); None: evenly spaced in [0, 1].
     trunk: "auto", "modes", "network", or a record such as `ModesTrunk(10)`.
     branch: "auto", "network", "linear", "kernel", or a record such as `Kernel()`.
     encoder: of X: "auto", "standardise", "raw", "log", ..., or a record such as `PrincipalInputs(8)`.
     weights: "auto", "none", or "relative" for the relative error of every sample.
-    minutes: limit of the time for each fit.
+    minutes: time limit for each fit.
     progress: whether to report progress.
     random_state: seed of the networks; the same seed gives the same bits.
 
@@ -50,8 +50,7 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
     `score` is R^2 with every column weighted by its variance, so that nearly constant columns, such as boundary
     values, do not dominate.
 
-    A fitted estimator is in double precision. A pickle of it can be read only if JAX has double precision switched
-    on.
+    A fitted estimator is in double precision. To read a pickle of it, switch on double precision in JAX first.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

@@ -40,12 +40,12 @@ Outputs = Float[np.ndarray, "samples points"] | Float[np.ndarray, "samples point
 
 @dc.dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Relative l2 errors of every sample in physical units; with several channels, means over them.
+    """The result of `evaluate`: relative l2 errors of every sample in physical units.
 
-    `predictions` are (samples, points) or (samples, points, channels), `errors` (samples,). `optimal_errors` are
-    the errors with the best coefficients for the same trunk, computed from the true outputs. With a finer
-    solution, `reference_errors` compare the predictions with it and `own_errors` the data; otherwise they are
-    None.
+    `predictions` are (samples, points) or (samples, points, channels). `errors` are (samples,), means over the
+    channels if there are several. `optimal_errors` are those of the best coefficients for the same trunk, computed
+    from the true outputs. If the data have a finer solution, `reference_errors` are those of the predictions
+    against it, and `own_errors` those of the data against it; otherwise they are None.
     """
 
     predictions: Outputs
@@ -119,6 +119,9 @@ def evaluate(operator: Operator | Trained, data: Any, outputs: Any = None, point
 
     Returns:
         An `Evaluation` with the relative l2 error of every sample.
+
+    Raises:
+        DataError: arrays do not fit the operator.
 
     >>> import numpy as np
     >>> import trunkfirst

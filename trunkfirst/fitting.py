@@ -152,13 +152,13 @@ _DIGITS_SINGLE = 7.2
 
 @dc.dataclass(frozen=True, eq=False)
 class FitResult(Trained):
-    """An operator, how it was chosen and trained, and its errors.
+    """The result of `fit`: an operator, how it was chosen and trained, and its errors.
 
-    `status` is "finished", "interrupted" or "diverged". `method` is the method with nothing left open, `history`
-    the log of all stages, and `diagnostics` has the parts `trunk`, `branch` and `parameters` of `metrics.json`.
-    `evaluation` has the errors on the test samples, if any were held back. `validation_error` is the mean relative
-    l2 error on samples that neither fitted nor chose the operator; `chosen.choice.baseline` has those of PCA +
-    ridge and PCA + kernel ridge.
+    `operator` is the trained `Operator`. `status` is "finished", "interrupted" or "diverged". `method` is the
+    method with everything that was chosen, `history` the log of all stages, and `diagnostics` has the parts
+    `trunk`, `branch` and `parameters` of `metrics.json`. `evaluation` has the errors on the test samples, if any
+    were held back. `validation_error` is the mean relative l2 error on samples that neither trained nor chose the
+    operator; `chosen.choice.baseline` has those of PCA + ridge and PCA + kernel ridge.
     """
 
     method: AbstractMethod = dc.field(kw_only=True)

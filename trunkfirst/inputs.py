@@ -52,7 +52,12 @@ class AbstractInputs(abc.ABC):
 
 @record
 class RawInputs(AbstractInputs):
-    """Inputs as they are, as in the paper."""
+    """Inputs as they are, as in the paper.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep(inputs=RawInputs()).inputs.kind
+    'raw'
+    """
 
     kind: Literal["raw"] = kind_field("raw")
 
@@ -227,7 +232,12 @@ class BasisInputs(AbstractInputs):
 
 @record
 class AutoInputs(AbstractInputs):
-    """The encoder is chosen by the error on samples that are left out."""
+    """The encoder is chosen by the error on samples that are left out.
+
+    >>> import trunkfirst
+    >>> trunkfirst.TwoStep().inputs.kind
+    'auto'
+    """
 
     kind: Literal["auto"] = kind_field("auto")
 

@@ -57,9 +57,9 @@ def fit(
 ) -> FitResult:
     """Learn the operator that maps input functions to output functions.
 
-    Whatever `method` leaves open is chosen by the error of the whole operator on samples that are left out: trunk,
-    branch, encoder and weights. Closed forms are tried first; networks follow if there is time and they can still
-    improve the error. The result is then fitted to all samples except the test samples.
+    Trunk, branch, encoder and weights that `method` does not give are chosen by the error of the whole operator on
+    samples that are left out. Closed forms are tried first, then networks, if there is time and they can still
+    reduce the error. The winner is fitted to all samples except the test samples.
 
     Args:
         inputs: input functions (samples, sensors) or, on a grid, (samples, n, m), a dictionary of several by
@@ -72,15 +72,15 @@ def fit(
         axes: the axes of outputs on a grid, ("x", "t") or ("samples", "x", "t", "channels"), if their lengths do
             not determine them.
         method: `TwoStep`, `Monolithic` or `MonolithicProjected`; chosen if left out.
-        minutes: limit of the time for the whole fit; None for no limit.
+        minutes: time limit for the whole fit; None for no limit.
         seed: seed of the networks; the same seed gives the same bits.
-        test_share: share of the samples that are held back and evaluated at the end.
-        out: folder of the run, with operator, configuration and metrics; an interrupted run can be resumed.
-        intervals: whether to calibrate prediction intervals; by default if something is chosen.
+        test_share: share of the samples held back for the test in `FitResult.evaluation`.
+        out: folder for operator, configuration and metrics, from which an interrupted run can be resumed.
+        intervals: whether to compute prediction intervals; by default only if something is chosen.
         devices: number of devices that share the work, or the devices.
         trunk_result: step 1 of an earlier two-step fit, to be used again.
         progress: whether to report progress, or an object to report to; by default on a terminal and in notebooks.
-        throw: whether to raise if the loss is no longer finite; otherwise the status is "diverged".
+        throw: whether to raise if the loss is not finite; otherwise the status is "diverged".
 
     Returns:
         A `FitResult` with the `operator`.
@@ -88,7 +88,7 @@ def fit(
     Raises:
         DataError: an array has a wrong shape, type or value.
         SettingError: the method does not suit the data.
-        DivergedError: the loss is no longer finite.
+        DivergedError: the loss is not finite.
 
     >>> import numpy as np
     >>> import trunkfirst
@@ -177,12 +177,12 @@ _BASELINES = {"pca-ridge": Linear(), "pca-kernel-ridge": Kernel()}
 
 @dc.dataclass(frozen=True, eq=False)
 class CrossValidation:
-    """Relative l2 errors of all samples, each predicted by an operator that was chosen and fitted without it.
+    """The result of `cross_validate`: errors of all samples, each predicted by an operator fitted without it.
 
-    `errors` is (samples,), NaN for suggested samples; `parts` are the indices of the samples left out together;
-    `channel_errors` are the errors by channel if there are several; `baseline` has the errors of PCA + ridge and
-    PCA + kernel ridge on the same parts if all samples have the same points; `methods` are those chosen without
-    each part.
+    `errors` (samples,) are relative l2 errors, NaN for suggested samples; `channel_errors` has them for each of
+    several channels. `parts` has the indices of the samples that were left out together, and `methods` the method
+    chosen without each part. `baseline` has the errors of PCA + ridge and PCA + kernel ridge on the same parts, if
+    all samples have the same points.
     """
 
     errors: Float[np.ndarray, " samples"]
@@ -237,21 +237,25 @@ def cross_validate(
 ) -> CrossValidation:
     """Measure the error of `fit` by leaving out each part of the samples in turn.
 
-    Everything that `fit` chooses is chosen anew without the part.
+    For each part, `fit` chooses and trains without it.
 
     Args:
         inputs: as for `fit`, (samples, sensors).
         outputs: as for `fit`, (samples, points) or (samples, points, channels).
         points: as for `fit`, (points, coordinates).
         axes: as for `fit`.
-        method: as for `fit`; chosen in every fold if left out.
+        method: as for `fit`; chosen without each part if left out.
         folds: number of parts.
-        minutes: limit of the time for all folds together; None for no limit.
+        minutes: time limit for all parts together; None for no limit.
         seed: seed of folds and networks.
         progress: as for `fit`.
 
     Returns:
         A `CrossValidation` with the error of every sample.
+
+    Raises:
+        DataError: an array has a wrong shape, type or value.
+        SettingError: the method does not suit the data.
 
     >>> import numpy as np
     >>> import trunkfirst

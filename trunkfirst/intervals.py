@@ -353,7 +353,7 @@ def _without_prefix(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any
 
 @dc.dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
-    """Predicted outputs with an interval of a given level at every point.
+    """The result of `Operator.predict` with an interval: predicted outputs, and bounds at every point.
 
     `values`, `lower` and `upper` have the shape of the outputs; `is_outlier` (samples,) marks inputs unlike those
     of training, whose predictions are unreliable; `is_extrapolated` (points,) marks points outside the training

@@ -34,11 +34,11 @@ _ROUNDING = 1e-13
 
 @dc.dataclass(frozen=True, eq=False)
 class LearningCurve:
-    """Mean relative errors of a closed form on samples left out, by the number of samples it was fitted to.
+    """The result of `learning_curve`: mean relative errors on samples left out, by the number of training samples.
 
-    `counts` and `errors` are (sizes,); `samples` is the number of samples, `method` the method in words. `rates`
-    and `constants` (draws,) are those of the law constant * count^-rate, fitted to curves of resampled folds:
-    their spread is the uncertainty of the extrapolation.
+    `counts` and `errors` (sizes,) are the curve, `samples` is the number of all samples, and `method` the method
+    in words. `rates` and `constants` (draws,) are those of the power law constant * count^-rate, fitted to curves
+    of resampled folds; their spread is the uncertainty of the extrapolation.
     """
 
     counts: Int[np.ndarray, " sizes"]
@@ -120,18 +120,21 @@ def learning_curve(
 ) -> LearningCurve:
     """Measure how the error falls with the number of samples, and extrapolate it.
 
-    Each fold of the samples is left out in turn; a closed form is fitted to growing random subsets of the others
-    and measured on it. Suggested samples are not used.
+    Each fold of the samples is left out in turn. A method in closed form is fitted to growing random subsets of
+    the others, and its error is measured on the fold. Suggested samples are not used.
 
     Args:
         data: `OperatorData`, or what `read_data` reads.
-        method: a two-step method with modes as trunk and a kernel or linear branch, as `fit` chooses it. Any other
-            method, and None, is replaced by PCA + kernel ridge.
+        method: a two-step method with modes as trunk and a kernel or linear branch, such as `FitResult.method`.
+            Any other method, and None, is replaced by PCA + kernel ridge.
         folds: number of parts.
         seed: seed of folds and subsets.
 
     Returns:
         A `LearningCurve` with the errors and the fitted power law.
+
+    Raises:
+        DataError: the data are wrong, as in `read_data`.
 
     >>> import numpy as np
     >>> import trunkfirst

@@ -29,7 +29,7 @@ from .settings import Field, record
 
 @record
 class Batches:
-    """Numbers of samples and of points in a batch, all if None; each sample is used at each of the points.
+    """Numbers of samples and of points in a batch, all if None; a batch has all its samples at all its points.
 
     >>> Batches(samples=32).points is None
     True

@@ -67,7 +67,7 @@ class AbstractMonolithic(AbstractMethod):
 
 @record
 class Monolithic(AbstractMonolithic):
-    """Trunk and branch trained at once on the output loss by a minimiser, as is usual for DeepONets.
+    """Trunk and branch trained at once on the error of the outputs, as is usual for DeepONets.
 
     With `train_transform`, a square matrix T between them is trained too (the paper's reparameterisation).
 
@@ -108,7 +108,7 @@ class Monolithic(AbstractMonolithic):
 
 @record
 class MonolithicProjected(AbstractMonolithic):
-    """Trunk and branch trained at once; the matrix between them, their output layers, is solved for.
+    """Trunk and branch trained at once, with the matrix between them (their output layers) solved for.
 
     >>> import trunkfirst
     >>> MonolithicProjected(trunkfirst.TrunkNetwork(width=20), trunkfirst.BranchNetwork()).name

@@ -56,13 +56,13 @@ _USUAL_ITERATIONS = 6000
 
 @record
 class NetworkTrunk(AbstractTrunkNetwork, AbstractTrunk):
-    """A trunk network by variable projection: min over the trunk of min over A of |A Phi^T - U|^2 + ridge^2 |A|^2.
+    """A network as trunk, by variable projection: min over trunk and A of |A Phi^T - U|^2 + ridge^2 |A|^2.
 
-    The outputs enter through their thin factor, so that an iteration costs the same for any number of samples.
-    ReLU trunks depend on where they start: of `starts` of them the worse half is dropped repeatedly. The ridge
-    keeps the search well behaved and fades to a hundredth; a search that starts with a small one stalls. The kinks
-    of a ReLU trunk, at which a search would get stuck, are rounded at first. For p other than 2, which allows no
-    compression, the trunk and A are then trained together on the loss with power p.
+    A is solved for in every iteration. The outputs are compressed by an SVD, so that an iteration costs the same
+    for any number of samples. ReLU trunks depend on their random start: of `starts` of them the worse half is
+    dropped repeatedly. The ridge fades to a hundredth during the search; a search that starts with a small one
+    stalls. The kinks of a ReLU trunk, at which a search would get stuck, are rounded at first. For p other than 2,
+    which allows no compression, the trunk and A are then trained together on the loss with power p.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep(NetworkTrunk(hidden=(50, 50), width=20)).trunk.width
@@ -259,7 +259,7 @@ def _misfit(problem: AbstractObjective, parameters: Parameters) -> Float[Array, 
 
 @record
 class SeparateTrunks(AbstractTrunk):
-    """A trunk for every output channel, trained on this channel alone.
+    """A network trunk for every output channel, trained on this channel alone.
 
     Every channel then has coefficients for the functions of all trunks.
 

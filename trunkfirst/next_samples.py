@@ -43,7 +43,7 @@ _SMALLEST = 1e-4
 
 @dc.dataclass(frozen=True, eq=False)
 class Suggestion:
-    """Inputs to simulate, the most useful first.
+    """The result of `suggest`: inputs to simulate, the most useful first.
 
     `inputs` are (count, sensors) by name; `rows` (count,) their indices in the pool, if there was one;
     `deviations` (count,) the expected relative error at each input after those before it have been simulated.
@@ -89,23 +89,23 @@ def suggest(
 ) -> Suggestion:
     """Choose the inputs to simulate next: those that reduce the expected relative error most.
 
-    Add the new samples with `fit --from`, or with `OperatorData(..., is_suggested=...)`: they are no random
-    sample, so errors and intervals are measured without them.
+    Add the new samples with `fit --from`, or with `OperatorData(..., is_suggested=...)`. They are not a random
+    sample of inputs, so errors and intervals are measured without them.
 
     Args:
         source: the result of `fit`, an operator, or the folder of either.
-        count: number of inputs. They are spread out, so ask for all that you can simulate at once.
+        count: number of inputs; ask for all that you can simulate at once, because they are spread out.
         ranges: ranges of the inputs by name, {"a": (1, 10), "b": ("log", 1e-3, 1)} or "a=1:10,b=log:1e-3:1"; by
             default those of training.
         pool: inputs to choose from instead of ranges: what `predict` takes, or a file with them. Needed if the
             inputs are functions.
-        seed: seed of the candidates in the ranges; the same seed gives the same inputs.
+        seed: seed of the candidates; the same seed gives the same inputs.
 
     Returns:
         A `Suggestion` with the `inputs`, which `write` saves.
 
     Raises:
-        UsageError: inputs that are functions, without a pool.
+        UsageError: inputs are functions, and there is no pool.
 
     >>> import numpy as np
     >>> import trunkfirst

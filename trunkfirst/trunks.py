@@ -44,7 +44,7 @@ class AbstractTrunk(abc.ABC):
 
 @record
 class AutoTrunk(AbstractTrunk):
-    """The trunk is chosen: principal modes, or a network if modes are the limit or not possible.
+    """The trunk is chosen: principal modes, or a network if modes limit the error or are not possible.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep().trunk.kind
@@ -108,8 +108,8 @@ class TrunkNetwork(AbstractTrunkNetwork):
 class JointTrunk(AbstractTrunkNetwork, AbstractTrunk):
     """Step 1 as in the paper: trunk and A trained together on the mean of |A Phi^T - U|^p (train-trunk).
 
-    The paper does not say how A starts: `start` is "normal", like a linear layer, so that A Phi^T is of the size
-    of Phi, or "zeros", with which A has no part that does not depend on the outputs.
+    The paper does not say how A starts. With `start="normal"`, A starts like a linear layer, so that A Phi^T has
+    the size of Phi; with "zeros", no part of A is independent of the outputs.
 
     >>> JointTrunk(hidden=(50, 50, 50), width=50, start="zeros").width
     50
@@ -189,12 +189,12 @@ _SCATTERED_MODES = 40
 
 @record
 class ModesTrunk(AbstractTrunk):
-    """Principal modes of the outputs at the training points, orthonormal in the point weights (POD).
+    """Principal modes of the outputs at the training points (POD), orthonormal with the point weights.
 
-    No trunk of the same width has a lower loss on the training outputs, for the weights used. The modes are exact
-    at the points. Between them they are interpolated: splines on a grid, else over triangles or tetrahedra, linear
-    where the outputs jump and of higher order where they are smooth. Samples at points of their own are first
-    carried to common points, linearly from their nearest values.
+    No trunk of the same width has a lower loss on the training outputs, with the same weights. The modes are exact
+    at the points. Between them they are interpolated, by splines on a grid, otherwise over triangles or
+    tetrahedra; linearly if the outputs jump, and with higher order if they are smooth. Samples at points of their
+    own are first interpolated to common points, linearly from their nearest values.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep(ModesTrunk(width=10)).trunk.width

@@ -37,10 +37,10 @@ _AS_WORD = pydantic.WrapSerializer(lambda value, dump: "none" if value is None e
 
 @record
 class TwoStep(AbstractMethod):
-    """Fit the trunk with free coefficients, orthonormalise it, fit the branch to the coefficients.
+    """The two-step method: fit the trunk, orthonormalise it, fit the branch to the coefficients.
 
-    `trunkfirst.fit` chooses what is left out, by the error of the whole operator on samples that are left out:
-    trunk, branch, encoder of the inputs, weights. `orthonormalise=None` is the two-step method without QR.
+    `trunkfirst.fit` chooses trunk, branch, encoder of the inputs and weights if they are left out, by the error of
+    the whole operator on samples that are left out. `orthonormalise=None` is the two-step method without QR.
 
     >>> import trunkfirst
     >>> method = TwoStep(trunkfirst.ModesTrunk(), trunkfirst.Kernel(), inputs="standardise", weights="none")

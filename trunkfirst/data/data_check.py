@@ -52,15 +52,15 @@ def check_data(source: object, *, keys: Mapping[str, str] | None = None) -> Data
     """Read data as `read_data` does and describe them.
 
     The report has axes, sizes and ranges; the numerical rank of the outputs; the smallest error that a DeepONet of
-    width N can reach; repeated samples and points; sensors that never change. Shards are read once for damage and
-    ranges; the rest is computed from evenly chosen samples.
+    width N can reach; repeated samples and points; sensors that never change. All shards are read once for damage
+    and ranges; the rest is computed from evenly spaced samples.
 
     Args:
         source: data, arrays by name, an xarray Dataset, or a path.
-        keys: names of arrays that differ, {"inputs": "f"}.
+        keys: other names of the arrays, {"inputs": "f"}.
 
     Returns:
-        A report whose `sentences` can be printed.
+        A report with `sentences` to print, and their `numbers`.
 
     Raises:
         DataError: the data are wrong, as in `read_data`.

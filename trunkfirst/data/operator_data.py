@@ -244,15 +244,15 @@ class AbstractData(abc.ABC):
 class OperatorData(AbstractData):
     """Samples of an operator, all of them at the same points.
 
-    Arrays may be anything that NumPy turns into an array. Everything is checked on construction; a `DataError`
+    Arrays may be anything that NumPy can convert to an array. They are checked on construction; a `DataError`
     names the array, the axis and the index that is wrong.
 
     - `inputs`: an array (samples, sensors), an `InputFunction`, a dictionary of them by name, or a pandas table;
     - `points` (points, coordinates) and `outputs` (samples, points) or (samples, points, channels);
     - `point_weights` (points): quadrature weights, scaled to sum to 1; `sample_weights` (samples);
-    - `is_suggested` (samples): samples that `suggest` asked for; they train, but no error is measured on them;
+    - `is_suggested` (samples): samples that `suggest` asked for, for training only: no error is measured on them;
     - `reference_outputs`, in the shape of `outputs`: a finer solution, to measure the error of the outputs;
-    - `triangles` (triangles, 3), or tetrahedra (tetrahedra, 4): a mesh of the points, counted from 0;
+    - `triangles` (triangles, 3), or tetrahedra (tetrahedra, 4): a mesh of the points, with indices from 0;
     - `labels` (samples) by name, for figures;
     - `output_name`, `coordinate_names`, `channel_names` and `units` by name.
 
@@ -266,7 +266,7 @@ class OperatorData(AbstractData):
     _per_sample = ("outputs", "sample_weights", "is_suggested", "reference_outputs")
 
     def plot(self, samples: int = 3) -> np.ndarray:
-        """Plot inputs and outputs of a few samples, evenly chosen, and return the matplotlib axes (rows, columns).
+        """Plot inputs and outputs of a few evenly spaced samples; return the matplotlib axes (rows, columns).
 
         Functions of one coordinate are lines, all samples in one row; functions of two coordinates are colour
         maps, one row for each sample. Of three coordinates or more, values are drawn over the index of the point.

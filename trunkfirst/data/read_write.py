@@ -80,7 +80,7 @@ def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedD
         `OperatorData`, `ScatteredData` or `ShardedData`.
 
     Raises:
-        DataError: an array is wrong; names array, axis and index.
+        DataError: an array is wrong; the message names array, axis and index.
         CorruptFileError: a file cannot be read.
         UnsafeFileError: a file could run code.
 

@@ -25,6 +25,11 @@ class ScatteredData(AbstractData):
     longest one, `points` and `outputs` are NaN at the same places; `scattered_from_lists` makes such arrays. The
     other arguments are those of `OperatorData`, without `reference_outputs` and `triangles`. Arrays are checked on
     construction; a `DataError` names the sample and the point that is wrong.
+
+    >>> points = [[[0.0], [1.0]], [[0.2], [0.7]]]
+    >>> data = ScatteredData(inputs=[[1.0], [2.0]], points=points, outputs=[[1, 2], [3, 4]])
+    >>> data.samples, data.counts
+    (2, array([2, 2]))
     """
 
     _per_sample = ("points", "outputs", "point_weights", "sample_weights", "is_suggested")

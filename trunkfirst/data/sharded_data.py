@@ -119,11 +119,11 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 
 @dc.dataclass(frozen=True, eq=False, repr=False)
 class ShardedData:
-    """Samples in a folder of shards, all at the same points; made by `write_shards`, opened by `read_data`.
+    """Samples in a folder of shards, all at the same points; written by `write_shards`, opened by `read_data`.
 
-    It has the attributes of `OperatorData`. Points and names are in memory; `inputs`, `outputs` and `flat_inputs`
-    are read from disk, for all samples, on every access. Prefer `take`, or `blocks`, which needs the memory of one
-    shard. Reading a missing or damaged shard raises a `CorruptFileError`.
+    It has the attributes of `OperatorData`. Points and names are in memory. `inputs`, `outputs` and `flat_inputs`
+    read all samples from disk on every access; prefer `take`, or `blocks`, which needs the memory of one shard. To
+    read a missing or damaged shard raises a `CorruptFileError`.
     """
 
     folder: ShardFolder
@@ -170,7 +170,7 @@ class ShardedData:
 
     @property
     def numbers(self) -> int:
-        """Count of the input and output values of a sample."""
+        """Number of input and output values of a sample."""
         return self.example.flat_inputs.size + self.example.outputs.size
 
     @property
@@ -237,7 +237,7 @@ class ShardedData:
         return self._data(self.folder.path, arrays)
 
     def some(self, most: int, *, seed: int = 0) -> OperatorData:
-        """Return at most `most` samples in memory, drawn at random; all, in their order, if there are no more."""
+        """Return at most `most` random samples in memory, or all in their order if there are no more."""
         return self.take(some_indices(self.samples, most, seed=seed))
 
     @ft.cached_property
@@ -310,8 +310,8 @@ def open_shards(path: Path | str) -> ShardedData:
 def write_shards(blocks: Iterable[OperatorData], path: Path | str) -> ShardedData:
     """Write blocks of samples, one shard for each, and open them as `ShardedData`.
 
-    Only one block is in memory at a time. The index is written last, so that an interrupted folder is not taken
-    for data.
+    Only one block is in memory at a time. The index is written last, so that an unfinished folder is not read as
+    data.
 
     Args:
         blocks: `OperatorData` with the same points, sensors and names.

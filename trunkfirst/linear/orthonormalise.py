@@ -138,7 +138,7 @@ class AbstractOrthonormaliser(abc.ABC):
 
 @record
 class QR(AbstractOrthonormaliser):
-    """Householder QR with column pivoting: Gram-Schmidt that takes the most independent function next.
+    """Householder QR with column pivoting: as Gram-Schmidt, with the most independent function next.
 
     >>> x = np.linspace(0, 1, 50)
     >>> basis = QR()(np.stack([x**0, x, x**2, 1 + x], axis=1))  # the last function is dependent
@@ -167,7 +167,7 @@ class QR(AbstractOrthonormaliser):
 
 @record
 class SVD(AbstractOrthonormaliser):
-    """Singular value decomposition: ordered modes, the largest first (RiemannONets' choice).
+    """Singular value decomposition: functions in order of importance (as in RiemannONets).
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep(orthonormalise=SVD()).orthonormalise.kind

@@ -96,10 +96,10 @@ OnStep: TypeAlias = Callable[[LogEntry], None]
 
 @record
 class Stopping:
-    """Stop below `target`, or if `patience` iterations lowered the loss by less than the share `gain`.
+    """Stop below the loss `target`, or if `patience` iterations lowered it by less than the share `gain`.
 
-    With `stuck`, also if that many iterations lowered it by less than a hundredth of `gain`, as at a kink of a
-    ReLU network.
+    With `stuck`, also stop if that many iterations lowered it by less than a hundredth of `gain`, as happens at a
+    kink of a ReLU network.
 
     >>> import trunkfirst
     >>> trunkfirst.NetworkTrunk(stopping=Stopping(target=1e-8)).stopping.target

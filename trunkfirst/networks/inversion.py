@@ -24,12 +24,12 @@ Jacobian = Callable[[Inputs], Float[np.ndarray, "observations sensors"]]
 
 @dc.dataclass(frozen=True, eq=False)
 class Inversion:
-    """Inputs that explain measurements.
+    """The result of `Operator.invert`: inputs that explain measurements.
 
-    `inputs` (sensors,) have the smallest misfit; `covariance` (sensors, sensors) is theirs within the training
-    range, from the noise and the derivatives of the operator. `misfit` is the root mean square of the residuals in
-    units of the noise: about 1 if the operator explains the measurements. `others` are further local minima, the
-    best first, each with inputs, spread and misfit.
+    `inputs` (sensors,) have the smallest misfit. `covariance` (sensors, sensors) is their covariance within the
+    training range, from the noise and the derivatives of the operator. `misfit` is the root mean square of the
+    residuals in units of the noise, about 1 if these inputs explain the measurements. `others` are further local
+    minima, the best first, each with inputs, spread and misfit.
     """
 
     names: tuple[str, ...]

@@ -46,8 +46,8 @@ class Operator(DeepONet):
     Output channels share the trunk, and each has `rank` coefficients of its own. `output` maps the sum to physical
     units. `domain` describes the training data: points, names, units, ranges.
 
-    An operator is a frozen pytree, for use with `jax.jit`, `jax.vmap` and `jax.grad`. `predict` takes and returns
-    NumPy arrays.
+    `predict` takes and returns NumPy arrays. The operator is also a frozen pytree, for use with `jax.jit`,
+    `jax.vmap` and `jax.grad`.
 
     >>> import numpy as np
     >>> import trunkfirst
@@ -94,14 +94,14 @@ class Operator(DeepONet):
     ) -> "np.ndarray | Prediction | Any":
         """Predict the outputs of new inputs.
 
-        The computation has the precision of the operator and runs in blocks of samples, so that memory is bounded.
+        The computation has the precision of the operator, and runs in blocks of samples to limit the memory.
 
         Args:
             inputs: (samples, sensors); or a dictionary of these by input function, as `data.inputs`; or a pandas
                 table with their columns. For an xarray Dataset the result is a Dataset with the names, coordinates
                 and units of training.
             points: (points, coordinates), or {"x": x, "t": t} for a grid; by default the training points.
-            interval: a level such as 0.9, for prediction intervals.
+            interval: confidence level of prediction intervals, such as 0.9.
             extrapolate: predict at points outside the training domain too, with a warning; otherwise they are
                 refused.
 
@@ -111,7 +111,7 @@ class Operator(DeepONet):
 
         Raises:
             DataError: wrong sizes, values that are not finite, or points outside the training domain.
-            UsageError: an interval, but the operator was fitted without intervals.
+            UsageError: `interval` is given, but the operator was fitted without intervals.
         """
         if isinstance(inputs, Dataset):
             return self._predict_dataset(inputs, points, interval=interval, extrapolate=extrapolate)

@@ -93,17 +93,17 @@ def make_data(
     Args:
         problem: a name, or an instance.
         samples: number of samples; by default that of the paper.
-        points: None for the problem's own nodes, the only ones of riemann and burgers-front; "random:M" for M
-            independent uniform points on the square; "grid:N" for the (N + 1)^2 nodes of N x N cells. There the
-            outputs are those of the fine closed form (nonlinear-conductivity, multiple-inputs), exact
-            (discontinuous-conductivity) or those of the finite-element solution (random-conductivity,
+        points: None for the nodes of the problem's mesh, the only choice for riemann and burgers-front; "random:M"
+            for M independent uniform points on the square; "grid:N" for the (N + 1)^2 nodes of N x N cells. For
+            these two, outputs are those of the fine closed form (nonlinear-conductivity, multiple-inputs), exact
+            (discontinuous-conductivity), or those of the finite-element solution (random-conductivity,
             binary-darcy).
         indices: return only these samples.
         seed: seed of the samples (multiple-inputs, random-conductivity, binary-darcy, riemann, burgers-front) and
             of random points.
-        workers: number of processes, None for all cores if that pays. The data are the same to the bit.
-        scheduler: address of a Dask scheduler that solves instead; needs the extra `dask`. It can run any code
-            here, so use only one that you trust.
+        workers: number of processes; None for all cores, if that is faster. The data are the same to the bit.
+        scheduler: address of a Dask scheduler whose workers solve instead; needs the extra `dask`. It can run any
+            code here, so use only one that you trust.
         cache: the folder of the shards.
         progress: called with the numbers of finished and of all samples after each shard.
 

@@ -111,17 +111,16 @@ def _principal(
 class ActiveNeurons(AbstractRegressor):
     """One hidden ReLU layer whose neurons are exchanged one by one, all output weights refitted each time.
 
-    An iteration of mode "exchange" changes at most one neuron: `proposals` random neurons and as many pairs of
-    samples propose directions, every breakpoint along them is scored against every neuron, and the best
-    exchange is made if the loss really falls. An iteration of mode "sweep" visits all neurons, each of which
-    proposes together with a random other one and four pairs. Dead neurons go first. Both end early where
-    nothing changes any more.
+    An iteration of mode "exchange" changes at most one neuron. Directions come from `proposals` random neurons and
+    as many pairs of samples. Every breakpoint along them is scored as a replacement of every neuron, and the best
+    exchange is made if it reduces the loss. An iteration of mode "sweep" visits all neurons; the directions come
+    from the neuron, a random other one and four pairs. Neurons that are never active are replaced first. Both end
+    early if nothing changes any more.
 
     `ridge` acts on columns of unit length. `positions` limits the breakpoints tried along a direction,
-    `scoring_samples` the samples that candidates are scored on; the loss always looks at all of them.
+    `scoring_samples` the samples on which candidates are scored; the loss always uses all samples.
     Inputs are reduced to their principal components above `input_tolerance`, relative to the first: 1e-14 is
-    exact, more keeps the network from reacting to small directions. `on_branch` is called at the end, with some
-    fifty of the iterations and the branches they ended with.
+    exact, a larger value keeps the network from reacting to small directions.
 
     >>> ActiveNeurons(width=50, iterations=20).iterations
     20

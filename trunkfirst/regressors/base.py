@@ -250,10 +250,10 @@ def generator(key: PRNGKeyArray) -> np.random.Generator:
 
 @record
 class Sklearn(AbstractRegressor):
-    """An estimator with `fit` and `predict`; it is copied before it is fitted.
+    """A scikit-learn regressor as branch, or any object with `fit` and `predict`; a copy of it is fitted.
 
-    A `random_state` left open is set from the key. The operator that comes out predicts only: gradients,
-    compilation, saving and export raise `PredictOnlyError`.
+    A `random_state` of None is set from the seed. The operator can only predict: gradients, compilation, saving
+    and export raise `PredictOnlyError`.
 
     >>> import trunkfirst
     >>> from sklearn.ensemble import RandomForestRegressor

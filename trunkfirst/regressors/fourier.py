@@ -38,14 +38,14 @@ _AVERAGED = 8
 
 @record
 class FourierBranch(AbstractRegressor):
-    """Fourier layers on the grid of the input, as in a Fourier neural operator, and a projection onto the basis.
+    """Fourier layers on the grid of the input, as in a Fourier neural operator, and a projection onto the trunk.
 
-    The layers give a field on the grid of the input. It is interpolated to the output points and projected onto
-    the basis of the outputs: a fixed last layer without weights. Where inputs and outputs have different domains
-    the last layer is trained, with a penalty. Training is by AdamW on random batches, with a rate that rises and
-    falls once, in single precision. It minimises the mean relative error, or with weights "none" the mean error.
-    Symmetries that the samples show (reflections, exchanges of axes, shifts, signs) turn every batch at random,
-    and predictions are means over them.
+    The layers compute a field on the grid of the input. It is interpolated to the output points and projected onto
+    the functions of the trunk: a fixed last layer without weights. If inputs and outputs have different domains,
+    the last layer is trained, with a penalty. Training is by AdamW on random batches in single precision, with a
+    rate that rises and falls once. It minimises the mean relative error, or with weights "none" the mean error. If
+    the samples show symmetries (reflections, exchanges of axes, shifts, signs), every batch is transformed by a
+    random one, and predictions are means over them.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep(branch=FourierBranch(iterations=300), inputs="raw").branch.channels

@@ -196,20 +196,20 @@ def resample(
     sensors: Float[np.ndarray, "cells coordinates"],
     new_sensors: Float[np.ndarray, "new coordinates"],
 ) -> Float[np.ndarray, "samples new"]:
-    """Interpolate input functions on a grid linearly to other sensors of the same domain.
+    """Interpolate input functions on a grid linearly to other sensors in the same domain.
 
-    An operator that was trained on one grid can so predict for inputs on another.
+    With it, an operator that was trained on one grid can predict for inputs on another.
 
     Args:
         values: input functions (samples, cells).
         sensors: the grid, (cells, coordinates), in any order.
-        new_sensors: where the functions are wanted, (new, coordinates).
+        new_sensors: sensors to interpolate to, (new, coordinates).
 
     Returns:
         Input functions (samples, new).
 
     Raises:
-        DataError: `sensors` are no grid, or do not match `values`.
+        DataError: `sensors` are not a grid, or do not match `values`.
 
     >>> import numpy as np
     >>> x = np.linspace(0, 1, 5)[:, None]

@@ -153,7 +153,7 @@ class BranchNetwork(AbstractBranchNetwork):
 
 @record
 class JointBranch(AbstractBranchNetwork, AbstractRegressor):
-    """A network of which all layers are trained by a minimiser, on the mean square error: the paper's step 2.
+    """A network whose layers are all trained by a minimiser, on the mean square error: the paper's step 2.
 
     >>> JointBranch(hidden=(500,), activation="relu", iterations=10_000).hidden
     (500,)
@@ -195,8 +195,8 @@ class JointBranch(AbstractBranchNetwork, AbstractRegressor):
 class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
     """A network trained by variable projection: the last layer is solved for, only hidden layers are trained.
 
-    Targets are rotated to their principal directions, of which there are few; the last layer is the ridge solution
-    for them. With 0 iterations the hidden layers stay as they were drawn.
+    Targets are reduced to their principal components, of which there are few; the last layer is the ridge solution
+    for these. With 0 iterations the hidden layers stay as they were drawn.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep(branch=NetworkBranch(hidden=(60,), iterations=200)).branch.hidden

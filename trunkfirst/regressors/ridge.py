@@ -268,15 +268,15 @@ def _leading_directions(Y: Targets) -> Float[np.ndarray, "coefficients direction
 
 @record
 class Kernel(AbstractRegressor):
-    """Matern kernels around the training inputs, and an offset: (K + ridge diag(1/w)) a = Y - offset.
+    """Kernel ridge regression with Matern kernels: (K + ridge diag(1/w)) a = Y - offset.
 
-    This is Gaussian-process regression around the weighted mean of the targets. For more than `max_centres`
+    This is Gaussian-process regression around the weighted mean of the targets. With more than `max_centres`
     samples, either a random part of them is used, or fewer of them are centres of a least-squares fit to all
-    samples (a sparse Gaussian process), whichever has the smaller error on other samples. The branch has the
-    `count` of centres.
+    samples (a sparse Gaussian process), whichever has the smaller error on other samples. `count` of the branch is
+    the number of centres.
 
-    With a length for each input, lengths and ridge maximise the marginal likelihood: unimportant inputs get long
-    ones. With several input functions the kernel is a product over them.
+    With a length scale for each input, length scales and ridge maximise the marginal likelihood: unimportant
+    inputs get long ones. With several input functions the kernel is a product over them.
 
     >>> import trunkfirst
     >>> trunkfirst.TwoStep(trunkfirst.ModesTrunk(), Kernel(lengths="each")).branch.lengths
