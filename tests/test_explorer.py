@@ -263,9 +263,9 @@ def test_the_address_is_the_state(runs: Path, browser: Browser):
     browser.driver.execute_script("location.hash = '#values=1,1.5,2.5&steady=1&at=1,0'")
     browser.wait("explorer.state.values[2] === 2.5 && document.getElementById('steady').checked")
     browser.wait(
-        "document.getElementById('slider-2-words').textContent.startsWith('outside of the training range')"
+        "document.getElementById('slider-2-words').textContent.startsWith('outside the training range')"
     )
-    assert browser.text("#status").startswith(f"Outside of the training range ({HOSTILE})")
+    assert browser.text("#status").startswith(f"Outside the training range ({HOSTILE})")
     assert shown(browser) == pytest.approx(predicted(runs, [1, 1.5, 2.5], [1, 0]), rel=1e-5)
     browser.find("#sample").send_keys("\ue015")  # arrow down: the first test sample
     browser.wait("location.hash.startsWith('#sample=0')")

@@ -94,7 +94,7 @@ def test_tables_hold_the_metrics(report: Path):
 
 def test_opens_with_the_result(report: Path):
     page = report.read_text()
-    lead = re.sub(r"<[^>]*>", "", page[page.index('class="lead"') : page.index("The task:")])
+    lead = re.sub(r"<[^>]*>", "", page[page.index('class="lead"') : page.index("The operator maps")])
     assert "7.89e-4 with two-step, 4.56e-3 with monolithic" in lead
     assert "the monolithic one is 5.78 times as large" in lead
     assert "2 claims that could be tested here, 1 holds" in lead

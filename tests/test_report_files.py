@@ -26,7 +26,7 @@ def test_null_metrics_and_no_test_samples(tmp_path: Path):
     spoil(folder, errors=np.empty(0), optimal_errors=np.empty(0), **{"labels.beta": np.empty(0)})
     page = write_report(folder).read_text()
     assert "the accuracy is unknown" in page
-    assert "No finite training loss is recorded." in page
+    assert "No finite training loss was recorded." in page
 
 
 def test_monolithic_has_no_branch_figure(tmp_path: Path):
@@ -45,7 +45,7 @@ def test_diverged_run_is_named_and_left_out(tmp_path: Path):
     (folder / "history.jsonl").write_text("\n".join(map(json.dumps, lines)))
     page = write_report(compared).read_text()
     assert "monolithic, seed 1: not all test errors are finite" in page
-    assert "independent starts (seeds): 2 of two-step. Shaded" in page
+    assert "independent seeds: 2 of two-step. Shaded" in page
     assert ["Trunk loss (monolithic: overall loss)", "3.75e-7 ± 1.77e-7", "1.50e-5"] in rows(page)
     assert any(row[:2] == ["monolithic", "1"] and "not finite" in row for row in rows(page))
 
@@ -68,7 +68,7 @@ def test_zero_errors_do_not_break_logarithmic_axes(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("status", "remark"),
-    [("interrupted", "it was interrupted"), ("diverged", "met a number that is not finite")],
+    [("interrupted", "it was interrupted"), ("diverged", "produced a number that is not finite")],
 )
 def test_status_is_shown(tmp_path: Path, status: str, remark: str):
     content = [metrics("two-step", 3, "multiple-inputs") | {"status": status}]
@@ -82,7 +82,7 @@ def test_unfinished_run_is_named(tmp_path: Path):
     compared = write_comparison(tmp_path)
     (compared / "two-step-seed2").mkdir()
     (compared / "two-step-seed2" / "config.toml").write_text("")
-    assert "two-step-seed2 was started and not finished" in write_report(compared).read_text()
+    assert "two-step-seed2 was started but not finished" in write_report(compared).read_text()
 
 
 def test_metrics_list_alone_gives_tables(tmp_path: Path):

@@ -63,7 +63,7 @@ def test_points_without_triangles_have_those_of_delaunay(tmp_path: Path, triangl
 def test_no_map_of_a_prediction_that_is_not_finite(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     spoil(folder, example_prediction=np.full(len(grid()[0]), np.inf))
-    assert "no run holds a finite prediction" in write_report(folder).read_text()
+    assert "no run has a finite prediction" in write_report(folder).read_text()
 
 
 def test_of_several_channels_the_first_is_drawn(tmp_path: Path):
@@ -83,7 +83,7 @@ def test_error_maps_are_of_one_sample(tmp_path: Path):
     assert "Not shown" not in write_report(compared).read_text()  # seed 1 holds the sample of the others
     spoil(compared / "monolithic-seed1", example_index=np.array(2), example_target=other, example_prediction=other)
     page = write_report(compared).read_text()
-    assert "Not shown, because the files hold no finite prediction of this sample: monolithic." in page
+    assert "Not shown, because the files have no finite prediction of this sample: monolithic." in page
     assert not (compared / "figures" / "map-error-monolithic.svg").exists()
 
 

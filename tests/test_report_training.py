@@ -18,7 +18,7 @@ from trunkfirst.report.run_files import read_run
 pytestmark = pytest.mark.usefixtures("unrendered")
 
 RATIO = "Trunk loss ÷ lowest loss"
-LIMIT = "Lowest loss any trunk of this width allows"
+LIMIT = "Lowest possible loss of a trunk of this width"
 KERNEL = "no trunk, Matern kernel ridge"
 
 
@@ -107,9 +107,9 @@ def test_stages_of_a_trunk_have_their_own_smallest_losses(tmp_path: Path):
 
 def test_the_caption_says_what_changes_where(tmp_path: Path):
     folder = write_run(tmp_path / "run")
-    assert "begins anew" not in write_report(folder).read_text()
+    assert "starts again" not in write_report(folder).read_text()
     page = text_of(write_report(with_stages(folder)).read_text())
-    assert "so the thick line begins anew in each (dotted lines): ridge 1e-05 from iteration 3." in page
+    assert "so the thick line starts again in each (dotted lines): ridge 1e-05 from iteration 3." in page
     assert "kinks" not in page
     assert "starts, of which" not in page
     text = '[method]\nweights = "relative"\n[method.trunk]\nactivation = "relu"\nstarts = 8\np = 1.0\n'
@@ -154,7 +154,7 @@ def test_error_against_time_has_a_mark_for_every_run(tmp_path: Path):
     assert alt is not None
     assert alt[1].count("two-step 7.89e-4 after 2.5 seconds") == 2
     assert alt[1].count("monolithic 4.56e-3 after 1.5 seconds") == 2
-    assert f"1.23e-5 is a regression that trains no network ({KERNEL})" in text_of(page)
+    assert f"1.23e-5 is a regression without networks ({KERNEL})" in text_of(page)
 
 
 def test_one_run_alone_is_not_drawn_against_time(tmp_path: Path):
@@ -209,7 +209,7 @@ def test_the_choice_of_a_branch_is_explained(tmp_path: Path):
     page = page_of_one(tmp_path, chosen=chosen)
     assert "“b” was chosen: its validation error of 1.00e-4 is the smallest of 4 candidates." in text_of(page)
     assert "The best network is “d” with 1.00e-3." in text_of(page)
-    assert "served only to select the encoders" in text_of(page)
+    assert "used only to select encoders" in text_of(page)
     network = "network on values standardised to mean 0 and deviation 1, samples weighted by relative error"
     assert {row[0]: row[1] for row in rows(page) if row and row[0] in errors} == {
         "a": "linear regression on raw values, samples weighted by relative error",
@@ -248,7 +248,11 @@ def test_runs_with_different_choices_have_their_own_tables(tmp_path: Path):
 @pytest.mark.parametrize(
     ("trunk", "ratio", "remark"),
     [
-        ({"is_limited_by_network": True}, "limited by the network", "the loss is limited by the network: as many"),
+        (
+            {"is_limited_by_network": True},
+            "limited by the network",
+            "the loss is limited by the network: the same number",
+        ),
         ({"is_limited_by_network": False}, "2.50e5", "the loss is 2.50e5 times the lowest"),
         ({"is_limited_by_network": False, "limit_upper": 3e-3}, None, "lies between 1.00e-12 and 3.00e-3."),
         ({"is_limited_by_network": False, "limit": None}, None, None),
@@ -321,7 +325,7 @@ def test_modes_have_no_remark_on_the_size_of_step_1(tmp_path: Path):
     (folder / "config.toml").write_text('[method.trunk]\nkind = "modes"\n')
     text = text_of(write_report(folder).read_text())
     assert "step 1 has" not in text
-    assert "no trunk of this width has a lower loss, for the weights used." in text
+    assert "no trunk of this width has a lower loss, with these weights." in text
 
 
 # -- active neurons

@@ -24,11 +24,11 @@ from .tables import MISSING, Table, scientific
 _LOOKS = {"total": (INK, "-"), "trunk": (BLUE, "--"), "sensors": (ORANGE, "-."), "branch": (VERMILION, ":")}
 _MEANINGS = {
     "total": "prediction minus truth",
-    "trunk": "what no combination of the trunk's functions represents",
-    "coefficients": "best minus predicted coefficients: sensors and branch together",
+    "trunk": "what no sum of the trunk's functions can represent",
+    "coefficients": "best coefficients minus predicted ones: sensors and branch together",
     "sensors": "best coefficients minus those from the values at the training points",
     "branch": "coefficients from the values at the training points minus those of the branch",
-    "data": "effect of the data's own error on the coefficients; included in the sensors' part",
+    "data": "effect of the error of the data on the coefficients; included in the sensors' part",
 }
 _SIGNED = {
     "cross": ("Cross term", "twice the inner product of the sensors' and the branch's vector"),
@@ -87,7 +87,7 @@ def _parts(diagnosis: Mapping[str, object], name: str) -> Table:
     ]
     rows += [(words, meaning, MISSING, MISSING, share(part)) for part, (words, meaning) in _SIGNED.items()]
     caption = (
-        f"{name}Root mean squares over the test samples. As squares, total = trunk + coefficients + remainder, "
+        f"{name}Root mean squares over the test samples. For squares, total = trunk + coefficients + remainder, "
         "and coefficients = sensors + branch + cross term."
     )
     return Table(caption, ("Part", "What it is", "Error", "Relative error", "Of the square"), tuple(rows))
@@ -135,7 +135,7 @@ def _panel(run: Run, name: str, index: int) -> Panel:
     images = (_bars(run, index), _samples(run, index))
     caption = (
         "Left: the parts of the error, root mean squares relative to the outputs. Right: the same for every test "
-        "sample, worst first; where a line lies just below that of the total, that part dominates the sample."
+        "sample, worst first. A line just below that of the total is the largest part of the error there."
     )
     return Panel(f"{name}Where the error comes from", caption, tuple(image for image in images if image))
 
@@ -155,8 +155,9 @@ def _curve_panel(run: Run, name: str, index: int) -> Panel | None:
     axes.set(xscale="log", yscale="log", xlabel="Samples", ylabel="Relative error")
     alt = f"Relative errors with {counts[0]:g} to {counts[-1]:g} samples, and a power law up to {places[-1]:.0f}."
     caption = (
-        "Errors of a closed form on samples left out, by the number of samples it was fitted to, with the fitted "
-        "power law. The dotted line is at the samples that there are; to its right the law is an extrapolation."
+        "Errors on samples left out, of a method in closed form, by the number of samples it was fitted to, and "
+        "the fitted power law. To the right of the dotted line, the number of samples that there are, it "
+        "extrapolates."
     )
     image = to_image(figure, f"learning-curve-{index}", alt, legend=3)
     return Panel(f"{name}How many samples", caption, (image,))

@@ -51,13 +51,13 @@ def draw_cost(experiment: Experiment) -> Drawn:
     axes.set(yscale="log", xlim=(0, 1.08 * longest), xlabel="Total training time (seconds)")
     axes.set_ylabel("Mean relative $\\ell_2$ test error")
     caption = (
-        "One mark is one run: further left is faster, lower is more accurate. The time includes the trunk with "
-        "its starts and the branch; a trunk that two methods share is counted for both."
+        "Each mark is a run: further left is faster, lower is more accurate. The time includes the branch, and "
+        "the trunk with all its starts; a trunk that two methods share is counted for both."
     )
     if kernel:
         caption += (
-            f" The dotted line at {scientific(kernel)} is a regression that trains no network ({NO_TRUNK}): a "
-            "method above it is less accurate than the data allow."
+            f" The dotted line at {scientific(kernel)} is a regression without networks ({NO_TRUNK}): a method "
+            "above it is less accurate than the data allow."
         )
     alt = "; ".join(
         f"{method_label(method)} {scientific(error)} after {seconds:.3g} seconds"
@@ -97,9 +97,9 @@ def draw_errors(experiment: Experiment, wording: Wording) -> Drawn:
     seed = min(run.seed for run, _ in _tested(experiment))
     caption = (
         "Relative error: the norm of prediction minus target, divided by the norm of the target, over all points "
-        f"of one sample; 1.00e-2 is one per cent. One mark is one test sample (seed {seed}). Hollow marks are the "
-        "best possible error with this trunk, reached by a perfect branch; computing it needs the target. A "
-        "method near its own hollow marks has a well-trained branch; low hollow marks mean a well-trained trunk."
+        f"of one sample; 1.00e-2 is one per cent. Each mark is a test sample (seed {seed}). Hollow marks are the "
+        "best possible errors with this trunk, which a perfect branch would have. If a method is near its hollow "
+        "marks, its branch is well trained; if the hollow marks are low, its trunk is."
         + (_SAME_TRUNK if "two-step-without-qr" in first else "")
     )
     alt = f"Relative test error against {wording.label(label)} for {method_names(first)}."
@@ -115,7 +115,7 @@ def draw_mean_errors(experiment: Experiment, wording: Wording) -> Drawn:
         return None
     if len(experiment.seeds) < 2:
         return Omission(
-            title, "it needs several seeds, and here is one; compare with --seeds 5, as the paper does."
+            title, "it needs several seeds, and there is one; use compare with --seeds 5, as the paper does."
         )
     groups = _repeated(experiment)
     if not groups:
@@ -130,8 +130,8 @@ def draw_mean_errors(experiment: Experiment, wording: Wording) -> Drawn:
     axes.set_ylim(bottom / 2.5, top * 2.5)
     counts = ", ".join(f"{len(errors)} of {method_label(method)}" for method, (_, errors) in groups.items())
     caption = (
-        f"The same errors averaged over independent starts (seeds): {counts}. Shaded: one standard deviation "
-        "about the mean, to the lower edge where it exceeds the mean. A narrow band: the start hardly matters."
+        f"The same errors averaged over independent seeds: {counts}. Shaded: one standard deviation "
+        "about the mean (down to the axis where it exceeds the mean). With a narrow band, the seed hardly matters."
     )
     alt = f"Mean relative test error with one standard deviation for {method_names(groups)}."
     return Panel(title, caption, (to_image(figure, "errors-mean", alt, legend=2),))

@@ -117,7 +117,7 @@ def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
     heading = "Target and absolute errors of one test sample"
     examples = _examples(experiment)
     if not examples:
-        return Omission(heading, "no run holds a finite prediction for an example sample.")
+        return Omission(heading, "no run has a finite prediction of an example sample.")
     evaluation, sample = next(iter(examples.values()))
     mesh = _mesh(evaluation, wording)
     if mesh is None:
@@ -133,11 +133,11 @@ def draw_error_maps(experiment: Experiment, wording: Wording) -> Drawn:
     caption = (
         f"One test sample{f' with {label}' if label else ''}{channel}: its target, and the absolute error of each "
         "method's prediction. All error maps share one logarithmic colour scale (dark: accurate, bright: wrong); "
-        f"errors more than {DECADES} orders below the largest take the darkest colour."
+        f"errors more than {DECADES} orders below the largest have the darkest colour."
     )
     left_out = ", ".join(method_label(method) for method in experiment.methods if method not in examples)
     if left_out:
-        caption += f" Not shown, because the files hold no finite prediction of this sample: {left_out}."
+        caption += f" Not shown, because the files have no finite prediction of this sample: {left_out}."
     return Panel(heading, caption, tuple(images))
 
 
@@ -187,8 +187,8 @@ def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
     largest = max(float(np.abs(sample.prediction - sample.target).max()) for sample, _, _ in shown)
     channel = f", {wording.channel(worst.channel).split(' (')[0]}" if evaluation.channels > 1 else ""
     caption = (
-        f"Of {len(evaluation.errors):,} test samples, which were not used for training: the one with the median "
-        f"error, and the one with the largest{channel}. The largest absolute error here is {scientific(largest)}."
+        f"The samples with the median and with the largest error{channel}, of {len(evaluation.errors):,} test "
+        f"samples, which were not used for training. The largest absolute error here is {scientific(largest)}."
     )
     return _panel(title, caption, evaluation, shown, wording)
 

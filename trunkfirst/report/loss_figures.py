@@ -29,8 +29,8 @@ from .tables import BRANCH, PAPER_FIGURES, TEST, PaperFigure, Path, scientific
 Curves = Mapping[str, Sequence[Curve]]
 
 _CLOCK = (
-    "The second drawing shows the same against time, one line for each seed, counted from the start of training: "
-    "the trunk with all its starts, then the branch. Making data and model selection are not counted. "
+    "The second drawing shows the same against training time, a line for each seed: the trunk with all its "
+    "starts, then the branch, without the time for data and model selection. "
 )
 _RELATIVE = (
     "The loss shown is the one minimised, in which samples are weighted by relative error; the tables weight all "
@@ -40,16 +40,14 @@ _SAME_STEP = "Step 1 is the same with and without QR, so these two lines coincid
 _ONE_SEED = (
     "Thick lines: the smallest loss logged so far in a stage; faint lines: the loss at each logged iteration."
 )
-_STAGES = (
-    " Each stage of the training has a loss of its own, so the thick line begins anew in each (dotted lines): "
-)
+_STAGES = " Each stage of the training has its own loss, so the thick line starts again in each (dotted lines): "
 _MANY_STAGES = (
-    " Each stage of the training has a loss of its own (a smaller ridge, for example); a line may rise where a "
+    " Each stage of the training has its own loss (with a smaller ridge, for example); a line may rise where a "
     "new one begins."
 )
 _ROUNDED = (
-    " In all stages but the last the kinks of the ReLU trunk are rounded, less and less. Only the last loss is "
-    "that of the ReLU network itself, and it still has a ridge, which the loss in the tables does not have."
+    " In all stages but the last, the kinks of the ReLU trunk are rounded, less and less. Only the last loss is "
+    "that of the ReLU network itself. It still includes a ridge, unlike the loss in the tables."
 )
 _STARTS = " The searches from {} starts, of which the best is continued, come before the first point."
 
@@ -61,7 +59,7 @@ def draw_trunk_losses(experiment: Experiment, wording: Wording) -> Drawn:
     if _are_closed_forms(curves):
         return None
     if not curves:
-        return Omission(title, "history.jsonl holds no finite training loss.")
+        return Omission(title, "history.jsonl has no finite training loss.")
     config = experiment.runs[0].config
     weights = mapping_at(config, "method").get("weights", mapping_at(config, "loss").get("weights"))
     caption = (
@@ -92,7 +90,7 @@ def draw_branch_losses(experiment: Experiment) -> Drawn:
     if not curves:
         if all(method.startswith("monolithic") for method in experiment.methods):
             return Omission(title, "the monolithic method trains both networks at once and has no branch step.")
-        return Omission(title, "history.jsonl holds no finite branch loss.")
+        return Omission(title, "history.jsonl has no finite branch loss.")
     caption = (
         "Step 2: the branch learns the coefficients found in step 1. With QR the trunk's functions are "
         "orthonormalised first, which the paper expects to make the coefficients easier to learn. Coefficients "

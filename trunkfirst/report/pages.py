@@ -81,7 +81,7 @@ def _readable(value: Any) -> str:
 
 _PAPER = (
     "The paper is Lee and Shin, “On the training and generalization of deep operator networks”. It calls the "
-    "two-step method 2ST, the same without QR 2STw/oQR, and monolithic training, of everything at once, VAN."
+    "two-step method 2ST, the same without QR 2STw/oQR, and monolithic training (of both networks at once) VAN."
 )
 _UNTESTED = "No samples were held back for testing, so there are no pictures of unseen samples."
 # Every name that a drawing of a report can have.
@@ -172,8 +172,8 @@ Row = Mapping[str, Any]
 
 _RANKED = "Errors are mean relative errors. Runs are ordered by validation error; test errors were not used."
 _HELD = (
-    "Validation samples were kept out of the training: run the best settings again with "
-    "data.hold_validation = false to train on them too."
+    "Validation samples were not used for training. To train on them too, run the best settings again with "
+    "data.hold_validation = false."
 )
 _ERROR_LOOKS: dict[str, Look] = {
     "test": {"linestyle": "-"},
@@ -250,8 +250,9 @@ def _figure(found: Row) -> Panel | Omission:
     if not varied:
         return Omission(title, "fewer than two values have a finished run.")
     caption = (
-        "Mean relative errors: test solid and filled, validation dashed and hollow. Lines, or marks where the "
-        "setting is a name, are means over seeds; bands and bars reach from the smallest to the largest of them."
+        "Mean relative errors: test errors are solid and filled, validation errors dashed and hollow. Lines, or "
+        "marks if the setting is a name, are means over seeds; bands and bars range from the smallest to the "
+        "largest."
     )
     return Panel(title, caption, tuple(_draw(finished, key, varied) for key in varied))
 

@@ -115,7 +115,7 @@ def summarise(experiment: Experiment) -> tuple[str, str]:
 def _accuracy(experiment: Experiment) -> str:
     means = _means(experiment, TEST)
     if not means:
-        return _left_out(experiment) or "No finite error on test samples is recorded; the accuracy is unknown."
+        return _left_out(experiment) or "No finite error on test samples was recorded, so the accuracy is unknown."
     count = experiment.runs[0].number("samples", "test")
     samples = f"{int(count):,} unseen test samples" if count else "unseen test samples"
     first, *others = experiment.methods
@@ -139,13 +139,13 @@ def _left_out(experiment: Experiment) -> str:
     if ours is None or len(experiment.methods) > 1:
         return ""
     baselines = f", that of {' and of '.join(others)}" if others else ""
-    return f"On samples that were left out of training the mean relative error is {scientific(ours)}{baselines}."
+    return f"On samples left out of training the mean relative error is {scientific(ours)}{baselines}."
 
 
 def _training(experiment: Experiment) -> str:
     means = _means(experiment, TRUNK)
     if not means:
-        return "No finite training loss is recorded."
+        return "No finite training loss was recorded."
     best = mean_of(experiment.runs, "test", "optimal_mean_relative_l2")
     if len(experiment.methods) == 1 and best is not None:
         return f"With a perfect branch it would be {scientific(best)}; the training loss is {_listed(means)}."
@@ -182,8 +182,8 @@ def _factor(ratio: float) -> str:
 # -- notices and remarks
 
 _STATUS = {
-    "interrupted": "it was interrupted or is not finished yet; the best operator so far is shown.",
-    "diverged": "its training met a number that is not finite; the best result before that is shown.",
+    "interrupted": "it was interrupted or is not finished yet; this page shows the best operator so far.",
+    "diverged": "its training produced a number that is not finite; this page shows the best result before that.",
 }
 
 
@@ -201,7 +201,7 @@ def conditions(experiment: Experiment) -> str:
 
 def notices(experiment: Experiment) -> tuple[str, ...]:
     """Warnings of the runs, and runs that are missing from figures or means, each with its reason."""
-    unfinished = [f"{name} was started and not finished; it is left out." for name in experiment.skipped]
+    unfinished = [f"{name} was started but not finished; it is left out." for name in experiment.skipped]
     return (*unfinished, *(f"{run.name}: {text}" for run in experiment.runs for text in _notices_of(run)))
 
 
@@ -224,8 +224,8 @@ def _limit(run: Run) -> str | None:
     """How far the trunk is from the best that any trunk of its width could be."""
     if is_limited_by_network(run):
         return (
-            f"the loss is {LIMITED_BY_NETWORK}: as many functions as the trunk has could represent the training "
-            "outputs to rounding, so more functions would not reduce it."
+            f"the loss is {LIMITED_BY_NETWORK}: the same number of functions could represent the training outputs "
+            "to rounding, so more functions would not reduce it."
         )
     upper, ratio = run.number("trunk", "limit_upper"), loss_over_limit(run)
     if upper is not None:
@@ -234,7 +234,7 @@ def _limit(run: Run) -> str | None:
     if ratio is None:
         return None
     if ratio == 1:
-        return "no trunk of this width has a lower loss, for the weights used."
+        return "no trunk of this width has a lower loss, with these weights."
     return f"the loss is {_factor(ratio)} times the lowest that any trunk of this width allows."
 
 

@@ -34,8 +34,8 @@ _QUANTITIES: tuple[tuple[str, Path], ...] = (
     ("Validation error, mean", VALIDATION),
     *((f"Validation error, mean, {name}", ("baseline", kind)) for kind, name in BASELINES.items()),
     ("Trunk loss (monolithic: overall loss)", TRUNK),
-    ("Lowest loss any trunk of this width allows", ("trunk", "limit")),
-    ("Upper bound of it (p = 1: the number above is a lower bound)", ("trunk", "limit_upper")),
+    ("Lowest possible loss of a trunk of this width", ("trunk", "limit")),
+    ("Upper bound of it (for p = 1; the number above is a lower bound)", ("trunk", "limit_upper")),
     ("Trunk loss ÷ lowest loss", _RATIO),
     ("Rank of the trunk", ("trunk", "rank")),
     ("Condition number of the trunk", ("trunk", "condition")),
@@ -47,7 +47,7 @@ _QUANTITIES: tuple[tuple[str, Path], ...] = (
     ("Branch parameters |θ|", ("parameters", "branch")),
     ("Seconds for the trunk", ("trunk", "seconds")),
     ("Seconds for the branch", ("branch", "seconds")),
-    ("Total seconds, with evaluation, without a reused trunk", ("seconds", "total")),
+    ("Total seconds, including evaluation, without a reused trunk", ("seconds", "total")),
 )
 _WRITTEN_OUT = {"rank", "iterations", "parameters", "seconds"}  # counts and seconds
 
@@ -147,7 +147,9 @@ def _paper_table(experiment: Experiment, figures: tuple[PaperFigure, ...]) -> Ta
     kernel = mean_of(experiment.runs, *KERNEL)
     if kernel is not None:
         rows += (("Mean relative test error", NO_TRUNK, MISSING, scientific(kernel), MISSING),)
-    caption = "Our numbers and the paper's. “About” marks a number that the paper gives as an order of magnitude."
+    caption = (
+        "Our numbers and those of the paper. “About” marks numbers that the paper gives as an order of magnitude."
+    )
     if experiment.problem == "nonlinear-conductivity":
         plotted = ", ".join(f"{scientific(v)} ({method_label(m)})" for m, v in _PLOTTED_TRUNK_LOSS.items())
         caption += f" The single fit that the paper plots reached {plotted}."
@@ -258,7 +260,7 @@ _ENCODERS = {
     "inverse-root": "1/√x of positive values, standardised",
     "power": "a power of each positive value, standardised",
     "principal": "the first {} principal components of the input",
-    "predictive": "a few linear predictions of the output from {} principal components",
+    "predictive": "a few linear predictions of the outputs from {} principal components",
     "legendre": "the first {} Legendre coefficients",
     "chebyshev": "the first {} Chebyshev coefficients",
     "fourier": "the first {} Fourier coefficients",
@@ -274,23 +276,23 @@ _BRANCHES = {
     for smoothness in ("", "Gaussian ", "Matern 3/2 ", "Matern 1/2 ")
     for kernel, words in {
         "kernel": "kernel regression",
-        "ARD kernel": "kernel regression with a length for each input",
-        "ARD kernel x linear": "kernel regression with a length for each input and a linear factor",
+        "ARD kernel": "kernel regression with a length scale for each input",
+        "ARD kernel x linear": "kernel regression with a length scale for each input and a linear factor",
     }.items()
 }
 _WEIGHTS = {"relative": "samples weighted by relative error", "none": "samples weighted equally"}
 _NEARLY = 1.25  # a simpler candidate is preferred where its error is at most about this multiple of the smallest
 _NETWORKS = ("network", "convolution", "active-neurons", "fourier", "joint")
 _HOW = (
-    "Each candidate was evaluated on samples that it was not fitted to; networks were trained with a small "
-    "budget. Test samples were not used."
+    "Each candidate was evaluated on samples that it was not fitted to. Networks were trained with few "
+    "iterations. Test samples were not used."
 )
 _IN_FOLDS = (
-    "Errors are those of the whole operator on samples that were left out; everything, the trunk included, was "
-    "fitted to the others. Closed forms were compared with each part left out in turn, networks, with a small "
-    "budget, with the first part left out, on one half of it. Test samples were not used."
+    "These are errors of the whole operator on samples left out; everything, the trunk included, was fitted to "
+    "the others. Closed forms were compared with each part left out in turn. Networks were trained with few "
+    "iterations and the first part left out, and compared on one half of it. Test samples were not used."
 )
-_SCREENING = "Networks whose hidden layers were not trained served only to select the encoders to try."
+_SCREENING = "Networks whose hidden layers were not trained were used only to select encoders."
 
 
 def choice_tables(experiment: Experiment) -> tuple[Table, ...]:

@@ -34,7 +34,7 @@ function makeSlider(slider, number, onChange) {
     range.value = Number.isFinite(at) ? at : value > slider.low ? STEPS : 0;
     range.setAttribute("aria-valuetext", format(value) + (outside ? ", outside of the training range" : ""));
     if (document.activeElement !== exact || Number(exact.value) !== value) exact.value = Number(value.toPrecision(6));
-    words.textContent = outside ? `outside of the training range (${format(slider.low)} to ${format(slider.high)})` : trained;
+    words.textContent = outside ? `outside the training range (${format(slider.low)} to ${format(slider.high)})` : trained;
     row.classList.toggle("outside", outside);
   }
   return { row, show };

@@ -60,7 +60,7 @@ function makeChoices(content, samples, trained, change) {
   byId("steady").addEventListener("change", () => change({ steady: byId("steady").checked }));
 }
 
-// Half the width of the interval at every point, for each channel.
+// Half width of the interval at every point, for each channel.
 function halfWidths({ half }, channels) {
   const { data } = unpack(half), points = data.length / channels;
   return Array.from({ length: channels }, (_, channel) => data.subarray(channel * points, (channel + 1) * points));
@@ -131,13 +131,13 @@ function showFields({ prediction, truth, error, interval, inputs }, shown, conte
   const named = `Predicted ${content.channels[channel] === "output" ? "field" : content.channels[channel]}`;
   prediction.figure.querySelector("figcaption").textContent = named + (isCurve ? `, with its interval of ${content.interval.level}` : "");
   prediction.draw(curves, range, { title: named, empty: "no value here", probe, band: isCurve ? half : null });
-  interval?.draw([{ values: half }], { ...rangeOf(half), low: 0 }, { title: "Half the width of the interval", empty: "", probe });
+  interval?.draw([{ values: half }], { ...rangeOf(half), low: 0 }, { title: "Half width of the interval", empty: "", probe });
   if (shown.truth) {
     const apart = shown.truth.map((value, p) => Math.abs(field[p] - value));
     truth?.draw([{ values: shown.truth }], range, { title: "True field", empty: "no value here", probe });
     error.draw([{ values: apart }], { ...rangeOf(apart), low: 0 }, { title: "Absolute error", empty: "no value here", probe });
   } else {
-    const empty = sample === null ? "choose a test sample to compare" : "not kept for this output";
+    const empty = sample === null ? "choose a test sample to compare" : "not stored for this output";
     const nothing = field.map(() => NaN);
     truth?.draw([{ values: nothing }], rangeOf(nothing), { title: "True field", empty });
     error?.draw([{ values: nothing }], rangeOf(nothing), { title: "Absolute error", empty });
@@ -158,8 +158,8 @@ function showControls(sliders, { state, field }, content, model, trained) {
   const names = all.filter((slider, k) => isOutside(slider, state.values[k])).map(({ name }) => name);
   const isInside = names.length === 0 && model.outlierScore(model.inputsOf(state.values)) <= 1;
   let text = "Inside the training range.";
-  if (!isInside) text = "Inside every range, but unlike all training inputs: the prediction is a guess.";
-  if (names.length) text = `Outside of the training range (${names.join(", ")}): the prediction is a guess.`;
+  if (!isInside) text = "Inside every range, but unlike all training inputs: the prediction is not reliable.";
+  if (names.length) text = `Outside the training range (${names.join(", ")}): the prediction is not reliable.`;
   if (!rangeOf(field).isWhole) text = `No value here: the operator cannot take this input. ${names.length ? text : ""}`;
   if (byId("status").textContent !== text) byId("status").textContent = text;
   byId("status").classList.toggle("warning", !text.startsWith("Inside the"));
