@@ -27,7 +27,7 @@ def cells(name: str) -> list[tuple[str, str]]:
     main = next(part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == "main")
     functions = [part for part in tree.body if isinstance(part, ast.FunctionDef) and part is not main]
     title, _, *rest = (ast.get_docstring(tree) or "").split("\n\n")
-    found = [("markdown", "\n\n".join([f"# {title}", *rest]))]
+    found = [("markdown", "\n\n".join([f"# {title.removesuffix('.')}", *rest]))]
     found += [("code", "\n".join(lines[part.lineno - 1 : part.end_lineno])) for part in functions]
     body = textwrap.dedent("\n".join(lines[main.lineno : main.body[-1].lineno - 1]))
     for paragraph in body.strip().split("\n\n"):

@@ -1,8 +1,8 @@
-"""The first operator of most tutorials: from a function f to its antiderivative u(x) = int_0^x f.
+"""Learn the antiderivative: from a function f to u(x) = int_0^x f.
 
     python examples/antiderivative.py
 
-The data are random cosine series and their integrals, which are known exactly.
+This is the first operator of most tutorials. The data are random cosine series and their exact integrals.
 """
 
 from pathlib import Path
@@ -22,12 +22,13 @@ def random_series(samples: int, x: np.ndarray, *, seed: int) -> tuple[np.ndarray
 
 
 def main(picture: Path | None = None) -> dict[str, float]:
-    # Inputs (samples, sensors), outputs (samples, points), points (points, coordinates).
+    # The data are three arrays: inputs (samples, sensors), outputs (samples, points) and points (points,
+    # coordinates).
     x = np.linspace(0, 1, 60)
     f, u = random_series(250, x, seed=0)
 
-    # `trunkfirst.fit(f, u, x[:, None])` chooses the method on samples left out. Here it is given: a trunk of ten
-    # functions for step 1, and a linear branch for step 2, because this operator is linear.
+    # `trunkfirst.fit(f, u, x[:, None])` would choose a method by the error on samples left out. Here we give one:
+    # a trunk of ten functions for step 1 and, because this operator is linear, a linear branch for step 2.
     method = trunkfirst.TwoStep(
         trunk=trunkfirst.NetworkTrunk(hidden=(30, 30), width=10, iterations=400, starts=1),
         branch=trunkfirst.Linear(),
@@ -37,11 +38,11 @@ def main(picture: Path | None = None) -> dict[str, float]:
     result = trunkfirst.fit(f, u, x[:, None], method=method, test_share=0.2)
     print(result)
 
-    # The error on the test samples, and the smallest error that any branch could reach with this trunk.
+    # These are the error on the test samples, and the smallest error that any branch could have with this trunk.
     summary = result.evaluation.summary()
     print(f"test error {summary['mean_relative_l2']:.1e}, best possible {summary['optimal_mean_relative_l2']:.1e}")
 
-    # New inputs, at 501 points instead of 60: the trunk is a function of x.
+    # The trunk is a function of x, so we can predict at 501 points instead of the 60 of training.
     new, _ = random_series(50, x, seed=1)
     finer = np.linspace(0, 1, 501)
     predicted = result.operator.predict(new, finer[:, None])
@@ -49,7 +50,7 @@ def main(picture: Path | None = None) -> dict[str, float]:
     between = np.linalg.norm(predicted - exact) / np.linalg.norm(exact)
     print(f"error at 501 points: {between:.1e}")
 
-    # Predictions and exact solutions of four new samples.
+    # The picture shows predictions and exact solutions of four new samples.
     if picture is not None:
         figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
         axes.plot(finer, exact[:4].T, color="0.7", lw=4)

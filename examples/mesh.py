@@ -38,27 +38,28 @@ def simulate(folder: Path, parameters: np.ndarray) -> None:
 
 
 def main(picture: Path | None = None) -> dict[str, float]:
-    # 40 cases as a simulation would leave them: case-000.vtu, case-001.vtu, ..., and parameters.csv.
+    # We write 40 cases as a simulation would: case-000.vtu, case-001.vtu, ..., and parameters.csv.
     parameters = np.random.default_rng(0).uniform((1, 0), (5, 2), (40, 2))
     with tempfile.TemporaryDirectory() as folder:
         simulate(Path(folder), parameters)
         data = trunkfirst.read_data(folder)
     print(*data.describe(), sep="\n")
 
-    # Ten cases are kept for the test. The method: principal modes of the fields, and a kernel with a length for
-    # each parameter. Without it `fit` compares methods, which takes longer.
+    # Ten cases are kept for the test. The method has principal modes of the fields as trunk, and a kernel with a
+    # length scale for each parameter as branch. Without a method, `fit` compares several, which takes longer.
     method = trunkfirst.TwoStep(
         trunkfirst.ModesTrunk(), trunkfirst.Kernel(lengths="each"), inputs=trunkfirst.StandardisedInputs()
     )
     result = trunkfirst.fit(data, method=method, test_share=0.25, intervals=True)
     print(f"test error {result.evaluation.summary()['mean_relative_l2']:.1e}")
 
-    # New parameters: the field with an interval that should hold nine of ten true values.
+    # For new parameters, predict the field with intervals that should contain nine of ten true values.
     new = np.array([[3.0, 1.0]])
     found = result.operator.predict(new, interval=0.9)
     print(f"largest temperature {found.values.max():.4f} ± {(found.upper - found.lower).max() / 2:.1e}")
 
-    # The predicted field on the mesh. `trunkfirst predict RUN --inputs new.csv --out T.vtu` writes it to a file.
+    # This is the predicted field on the mesh. `trunkfirst predict RUN --inputs new.csv --out T.vtu` writes it to a
+    # file.
     if picture is not None:
         figure, axes = plt.subplots(figsize=(4.5, 3.4), layout="constrained")
         shown = axes.tripcolor(*data.points.T[:2], data.triangles, found.values[0], shading="gouraud")

@@ -18,31 +18,32 @@ from trunkfirst.problems.nonlinear_darcy import NonlinearConductivity
 
 
 def main(picture: Path | None = None) -> dict[str, float]:
-    # Pressures for 100 values of beta from 1 to 1000, by finite elements on a mesh of 145 nodes.
+    # The data are pressures for 100 values of beta from 1 to 1000, by finite elements on a mesh of 145 nodes.
     data = trunkfirst.make_data(NonlinearConductivity(145), samples=100)
 
-    # The networks, with ReLU as in the paper, and Adam. The branch gets 1 / beta, on which the pressure depends.
+    # Networks with ReLU, and Adam, as in the paper. The input of the branch is 1 / beta, on which the pressure
+    # depends.
     relu = {"activation": "relu", "initialisation": "he"}
     trunk, branch = {"hidden": (30, 30), "width": 15, **relu}, {"hidden": (60,), "skip": False, **relu}
     adam = {"minimiser": trunkfirst.Adam(), "iterations": 5000}
     common = {"inputs": trunkfirst.StandardisedInputs("inverse"), "weights": "none"}
 
-    # As usual: all weights of both networks at once.
+    # First as usual: all weights of both networks are trained at once.
     monolithic = trunkfirst.Monolithic(
         trunkfirst.TrunkNetwork(**trunk), trunkfirst.BranchNetwork(**branch), **adam, **common
     )
     at_once = trunkfirst.fit(data, method=monolithic, test_share=0.2)
     print(f"at once: test error {at_once.evaluation.summary()['mean_relative_l2']:.1e}")
 
-    # In two steps, as in the paper: the same networks, minimiser and number of iterations.
+    # Then in two steps, as in the paper, with the same networks, minimiser and number of iterations.
     two_step = trunkfirst.TwoStep(
         trunkfirst.JointTrunk(**trunk, **adam), trunkfirst.JointBranch(**branch, **adam), **common
     )
     in_two = trunkfirst.fit(data, method=two_step, test_share=0.2)
     print(f"in two steps: test error {in_two.evaluation.summary()['mean_relative_l2']:.1e}")
 
-    # In two steps, as in the preset `fast`: coefficients and last layers are solved for by linear least squares in
-    # every iteration, and L-BFGS trains the rest.
+    # Last in two steps as with the preset `fast`: coefficients and last layers are solved for by linear least
+    # squares in every iteration, and L-BFGS trains the rest.
     projected = trunkfirst.TwoStep(
         trunkfirst.NetworkTrunk(**trunk, iterations=1000, starts=1),
         trunkfirst.NetworkBranch(**branch, iterations=200, ridge=1e-5),
@@ -52,10 +53,10 @@ def main(picture: Path | None = None) -> dict[str, float]:
     summary = result.evaluation.summary()
     print(f"with coefficients solved for: test error {summary['mean_relative_l2']:.1e}")
 
-    # No branch can do better than this with the trunk of the last operator.
+    # With the trunk of the last operator no branch can have a smaller error than this.
     print(f"best possible with this trunk: {summary['optimal_mean_relative_l2']:.1e}")
 
-    # The losses: of both networks at once, and of step 1.
+    # The picture shows the loss of both networks trained at once, and those of step 1.
     if picture is not None:
         figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
         results = {"at once": at_once, "step 1": in_two, "step 1, coefficients solved for": result}
