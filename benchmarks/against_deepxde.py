@@ -1,4 +1,4 @@
-"""Against DeepXDE's DeepONet (PyTorch): seconds per Adam iteration of the monolithic method on 5.1.
+"""Against DeepXDE's DeepONet (PyTorch): seconds per Adam iteration, both networks at once.
 
     taskset -c 1 python benchmarks/against_deepxde.py
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def seconds_per_iteration(dtype: str, blocks: int, iterations: int) -> None:
-    """The monolithic method on 5.1, full batch: one block each in turn, the first round dropped."""
+    """The monolithic method, full batch: one block each in turn, the first round dropped."""
     import _deepxde
 
     precision = {"float32": "single", "float64": "double"}[dtype]
@@ -58,7 +58,7 @@ def seconds_per_iteration(dtype: str, blocks: int, iterations: int) -> None:
     }
     rounds = np.array([[timed(train) for train in contenders.values()] for _ in range(blocks + 1)])
     (wall, cpu, _), start_up = np.median(rounds[1:], axis=0).T, rounds[0, :, 2]
-    print(f"\n5.1, {data.samples} x {len(data.points)}, {dtype}, full batch; {blocks} blocks x {iterations}")
+    print(f"\n{data.samples} x {len(data.points)}, {dtype}, full batch; {blocks} blocks x {iterations}")
     print(f"{'':34s}{'ms/iteration':>14s}{'CPU ms':>9s}{'first start s':>15s}{'DeepXDE / it':>14s}")
     for i, name in enumerate(contenders):
         print(f"{name:34s}{wall[i] * 1e3:14.2f}{cpu[i] * 1e3:9.2f}{start_up[i]:15.2f}{wall[0] / wall[i]:14.2f}")

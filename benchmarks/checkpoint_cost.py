@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
-from _common import PAPER_PROBLEMS, Stopwatch, Table, add_problems, options_for, publish
+from _common import Stopwatch, Table, add_problems, options_for, publish
 from profile_trunk import make_search
 
 from trunkfirst.checkpoints import keep_checkpoints
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     def draw(axes: Any) -> None:
         shares = [100 * (found[name]["with"] / found[name]["without"] - 1) for name in found]
-        axes.bar([PAPER_PROBLEMS[name] for name in found], shares)
+        axes.bar(list(found), shares)
         axes.axhline(5, color="0.5", linestyle="--", label="promised, at one in 30 s")
         axes.set(ylabel="% more time", title="a checkpoint every second")
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, each in found.items():
         more = each["with"] / each["without"] - 1
         share = f"{100 * max(more, 0) * EVERY / DEFAULT:.2f} %"
-        rows.append((PAPER_PROBLEMS[name], each["without"], each["with"], f"{100 * more:.1f} %", share))
+        rows.append((name, each["without"], each["with"], f"{100 * more:.1f} %", share))
     head = ("problem", "without, s", "one a second, s", "more", f"more with one in {DEFAULT:.0f} s, the default")
     publish("checkpoint-cost", options, Table("What checkpoints cost", head, rows), found, draw)
 

@@ -45,7 +45,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         plain_times = time_in_turn(plain, options, 1)
 
     def draw(axes: Any) -> None:
-        axes.set(xlabel="samples", ylabel="ms an iteration", xscale="log", yscale="log", title="5.3, 541 points")
+        axes.set(
+            xlabel="samples",
+            ylabel="ms an iteration",
+            xscale="log",
+            yscale="log",
+            title="multiple-inputs, 541 points",
+        )
         compression = [(count, 1e3 * seconds) for count, (_, seconds) in compressed.items()]
         joint = list(plain_times.items())
         names = ("projected, L-BFGS", "not compressed, Adam", "compression, once")
@@ -57,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for count, (factor, seconds) in compressed.items()
     ]
     head = ("samples", "rank", "compression, s", "ms an iteration", "/ first", "not compressed, ms")
-    title = "Cost of a projected trunk iteration against the number of samples (5.3, 541 points)"
+    title = "Cost of a projected trunk iteration against the number of samples (multiple-inputs, 541 points)"
     publish("cost-against-samples", options, Table(title, head, rows), {"milliseconds": times}, draw)
 
 

@@ -1,4 +1,4 @@
-"""Our L-BFGS against SciPy's L-BFGS-B on the projected trunk of problem 5.1: loss at equal numbers of evaluations.
+"""Our L-BFGS against SciPy's L-BFGS-B on a projected trunk: loss at equal numbers of evaluations.
 
     taskset -c 1 python benchmarks/lbfgs_against_scipy.py
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         draw_curves(axes, lines)
 
     head = ("trunk", "evaluations", "our loss", "SciPy's loss", "ratio", "smallest", "largest", "seeds won")
-    title = "L-BFGS on the projected trunk of 5.1: our loss over that of SciPy's L-BFGS-B"
+    title = "L-BFGS on the projected trunk of nonlinear-conductivity: our loss over that of SciPy's L-BFGS-B"
     details = {name: both[:, :, [mark - 1 for mark in marks]].tolist() for name, both in curves.items()}
     publish("lbfgs-against-scipy", options, Table(title, head, rows), {"marks": marks, "losses": details}, draw)
 

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "all, hundred seconds": [(each["samples"], each["total"] / 100) for each in found],
             "passes, hundred seconds": [(each["samples"], each["passes"] / 100) for each in found],
         }
-        axes.set(xlabel="samples", title="5.3, 541 points, from shards")
+        axes.set(xlabel="samples", title="multiple-inputs, 541 points, from shards")
         draw_curves(axes, curves)
 
     publish("out-of-core", options, Table("Training on data larger than memory", HEAD, rows), found, draw)

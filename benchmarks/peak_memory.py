@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from _common import PAPER_PROBLEMS, Table, add_problems, make_run_config, options_for, publish
+from _common import Table, add_problems, make_run_config, options_for, publish
 
 from trunkfirst.run_data import load_run_data
 from trunkfirst.runs.run import run
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for place, both in enumerate(peaks.values()):
             label = None if place else "outputs"
             axes.hlines(both["fast"]["data"], place - 0.4, place + 0.4, colors="black", label=label)
-        axes.set_xticks(range(len(peaks)), [PAPER_PROBLEMS[problem] for problem in peaks])
+        axes.set_xticks(range(len(peaks)), list(peaks))
         axes.set(ylabel="MB", title="peak resident memory")
 
     head = (
@@ -66,7 +66,7 @@ def make_row(problem: str, both: dict[str, dict[str, float]]) -> tuple[Any, ...]
     """Sizes and their ratios."""
     fast, adam = both["fast"], both["paper"]
     sizes = (fast["data"], fast["before"], fast["peak"], adam["peak"])
-    return PAPER_PROBLEMS[problem], *map(round, sizes), fast["peak"] / fast["data"], adam["peak"] / fast["peak"]
+    return problem, *map(round, sizes), fast["peak"] / fast["data"], adam["peak"] / fast["peak"]
 
 
 def in_child(problem: str, preset: str, iterations: int) -> dict[str, float]:

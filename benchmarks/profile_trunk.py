@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy.linalg as jsl
 import numpy as np
-from _common import PAPER_PROBLEMS, Stopwatch, Table, add_problems, make_run_config, options_for, publish
+from _common import Stopwatch, Table, add_problems, make_run_config, options_for, publish
 
 from trunkfirst.encode import encode
 from trunkfirst.minimisers.lbfgs import LBFGS
@@ -54,11 +54,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         bottom = np.zeros(len(shares))
         for piece in next(iter(shares.values())):
             heights = np.array([each[piece] for each in shares.values()])
-            axes.bar([PAPER_PROBLEMS[problem] for problem in shares], heights, bottom=bottom, label=piece)
+            axes.bar(list(shares), heights, bottom=bottom, label=piece)
             bottom += heights
         axes.set(ylabel="ms", title="a projected trunk iteration")
 
-    head = ("piece, ms", *(PAPER_PROBLEMS[problem] for problem in times))
+    head = ("piece, ms", *times)
     rows = [(piece, *(each[piece] for each in times.values())) for piece in next(iter(times.values()))]
     for piece in next(iter(shares.values())):
         share = [f"{100 * each[piece] / times[problem][ITERATION]:.0f} %" for problem, each in shares.items()]

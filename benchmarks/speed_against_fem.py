@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         *(_sentence(*each) for each in asked.items()),
     ]
     details = {"contenders": [dc.asdict(c) for c in contenders], "server": asked}
-    title = "Nonlinear conductivity (5.1): predictions against solves"
+    title = "Nonlinear conductivity: predictions against solves"
     publish("speed-against-fem", options, Table(title, head, rows, notes), details, _drawing(contenders))
 
 
@@ -110,7 +110,9 @@ def time_all(folder: Path, beta: np.ndarray, options: argparse.Namespace) -> lis
         if (coarse := coarsest(beta, allowed)) is not None:
             found.append(measure(f"the same on {coarse.nodes} nodes", newton_on(coarse), coarse))
     profiles = set_up(EQUATION.nodes, cosine)[1]
-    found.append(measure("the closed form of 5.1", lambda b: profiles.pressures(**EQUATION.constants(b[:, None]))))
+    found.append(
+        measure("the closed form of this problem", lambda b: profiles.pressures(**EQUATION.constants(b[:, None])))
+    )
     return found
 
 

@@ -2,7 +2,8 @@
 
     taskset -c 1 python benchmarks/time_to_paper.py --cap 300
 
-5.1: step 1 until its trunk loss is 2.11e-7. 5.2 and 5.3: complete runs until the test error is 4.14e-4 and 2.9e-4.
+nonlinear-conductivity: step 1 until its trunk loss is 2.11e-7. discontinuous-conductivity and multiple-inputs:
+complete runs until the test error is 4.14e-4 and 2.9e-4.
 Adam on the trunk loss is one run, stopped when it is there. Everything else is run from scratch with more and more
 iterations (--growth), and the first run that is there counts: its time, not that of the runs before it.
 
@@ -18,7 +19,7 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
-from _common import PAPER_PROBLEMS, Stopwatch, Table, draw_curves, make_run_config, options_for, publish
+from _common import Stopwatch, Table, draw_curves, make_run_config, options_for, publish
 from _two_step import prepared_data, run_share, shorten
 
 from trunkfirst.cache import cached_programs
@@ -56,9 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         axes.set(xlabel="seconds of a run", ylabel="error / the paper's error", xscale="log", yscale="log")
         axes.axhline(1.0, color="black", linewidth=0.8)
         curves = {
-            f"{PAPER_PROBLEMS[problem]}, {CONTENDERS[preset]}": [
-                (each.seconds, each.error / TARGETS[problem]) for each in tried
-            ]
+            f"{problem}, {CONTENDERS[preset]}": [(each.seconds, each.error / TARGETS[problem]) for each in tried]
             for problem, both in attempts.items()
             for preset, tried in both.items()
         }
@@ -73,7 +72,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "ratio of times",
     )
     rows = [make_row(problem, both) for problem, both in attempts.items()]
-    note = f"'>' means not reached within the cap of {options.cap:g} s. 5.1: trunk loss; 5.2 and 5.3: test error."
+    note = f"'>' means not reached within the cap of {options.cap:g} s. nonlinear-conductivity: trunk loss; "
+    note += "the others: test error."
     details = {p: {k: [dc.asdict(a) for a in tried] for k, tried in both.items()} for p, both in attempts.items()}
     publish("time-to-paper", options, Table("Time to the paper's own error", head, rows, [note]), details, draw)
 
@@ -92,7 +92,7 @@ def make_row(problem: str, attempts: dict[str, list[Attempt]]) -> tuple[Any, ...
     target = TARGETS[problem]
     words = [f"{'' if each.error <= target else '> '}{each.seconds:.3g}" for each in (fast, adam)]
     ratio = f"{'' if adam.error <= target else '> '}{adam.seconds / fast.seconds:.3g}"
-    return PAPER_PROBLEMS[problem], target, *words, adam.error, ratio if fast.error <= target else None
+    return problem, target, *words, adam.error, ratio if fast.error <= target else None
 
 
 def approach(problem: str, preset: str, options: argparse.Namespace) -> list[Attempt]:
