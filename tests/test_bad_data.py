@@ -148,7 +148,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
     "durations": (npz(points=POINTS.astype("timedelta64[s]")), "divide by np.timedelta64(1, 's')"),
     "records": (npz(points=np.zeros((4, 2), "f8,f8")), "give each of its fields as an array of its own"),
     "objects in memory": (lambda _: arrays(inputs=RAGGED), "got dtype object; entry 0 is"),
-    "huge integers": (npz(inputs=np.full((3, 5), 2**62)), "inputs['input']: holds integers beyond 2^53"),
+    "huge integers": (npz(inputs=np.full((3, 5), 2**62)), "inputs['input']: has integers beyond 2^53"),
     "masked": (lambda _: arrays(inputs=np.ma.masked_equal(INPUTS, 2)), "inputs: 1 values are masked"),
     "a cell": (mat(outputs=RAGGED), "outputs: expected real numbers, got None; make one full array"),
     "complex in MATLAB": (mat(outputs=OUTPUTS + 1j), "outputs: expected real numbers, got dtype complex128"),
@@ -167,9 +167,12 @@ WRONG: dict[str, tuple[Builder, str]] = {
         "reference_outputs: axis 'points' has 2",
     ),
     "triangles from 1": (npz(triangles=[[1, 2, 3], [2, 3, 4]]), "count from 0: subtract 1"),
-    "a grid that does not fit": (npz(grid_shape=[2, 2]), "grid_shape: (2, 2) does not multiply to the 5 sensors"),
+    "a grid that does not fit": (
+        npz(grid_shape=[2, 2]),
+        "grid_shape: the product of (2, 2) is not the number of sensors, 5",
+    ),
     "sensors of another length": (npz(sensors=np.ones((4, 1))), "sensors: axis 'sensors' has 4 entries"),
-    "one name for two coordinates": (npz(coordinate_names=["x"]), "coordinate_names: 1 names"),
+    "one name for two coordinates": (npz(coordinate_names=["x"]), "coordinate_names: got 1 names"),
     "numbers for words": (npz(channel_names=[1.0]), "channel_names: expected words, got dtype float64"),
     "two words for one": (npz(output_name=["a", "b"]), "output_name: expected one word, got 2"),
     # keys
@@ -194,7 +197,7 @@ WRONG: dict[str, tuple[Builder, str]] = {
     "a slip of the pen": (npz(point_weigths=np.ones(4)), "'point_weigths' (did you mean 'point_weights'?)"),
     "two spellings": (
         npz(**{"inputs.f": INPUTS, "inputs_f": INPUTS, "inputs": None}),
-        "two arrays stand for 'inputs.f'",
+        "two arrays are given for 'inputs.f'",
     ),
     "inputs twice": (npz(**{"inputs.f": INPUTS}), "both 'inputs' and 'inputs.f' are given"),
     "sensors of no input": (
@@ -221,11 +224,14 @@ WRONG: dict[str, tuple[Builder, str]] = {
     ),
     "scattered, an empty sample": (
         npz(points=with_value(FULL, (1,), NAN), outputs=with_value(OUTPUTS, (1,), NAN)),
-        "points: sample 1 has no point at all",
+        "points: sample 1 has no points",
     ),
     "scattered triangles": (npz(points=FULL, triangles=[[0, 1, 2]]), "triangles: not for scattered data"),
     # files
-    "one array": (raw("x.npy", npy((1,), bytes(8))), "holds one array; give a folder with inputs.npy, points.npy"),
+    "one array": (
+        raw("x.npy", npy((1,), bytes(8))),
+        "has only one array; give a folder with inputs.npy, points.npy",
+    ),
     "one table": (raw("x.csv", b"1,2\n"), "give a folder with inputs.csv and outputs.csv, a row"),
     "not a source": (lambda _: 3, "cannot read data from int; give a path, a dictionary"),
     # tables
@@ -237,10 +243,10 @@ UNREADABLE: dict[str, tuple[Builder, str]] = {
     "not a zip": (raw("x.npz", b"hello" * 100), "as npz: File is not a zip file"),
     "npz cut short": (cut(npz(), 400), "cannot read"),
     "mat cut short": (cut(mat(), 300), "an element is longer than the data around it"),
-    "not a mat file": (raw("x.mat", b"hello" * 100), "no mat file of version 5 to 7.3; save it again with -v7"),
+    "not a mat file": (raw("x.mat", b"hello" * 100), "not a mat file of version 5 to 7.3; save it again with -v7"),
     "npz that lies about its shape": (
         zipped(inputs__npy=npy((2**40,))),
-        "inputs says shape (1099511627776,), which is not what",
+        "inputs claims the shape (1099511627776,), but the file",
     ),
     "no array in the npz": (zipped(readme=b"hello"), "cannot read"),
     "no tables": (lambda folder: folder, "is a folder without .csv or .npy files"),
@@ -345,7 +351,7 @@ BAD_KEYS: list[tuple[dict[str, str], str]] = [
     ({"inputs": "b"}, "no array 'b' for 'inputs' here"),
     ({"inputs": "inpts"}, "no array 'inpts' for 'inputs' here (did you mean 'inputs'?)"),
     ({"labels.": "a"}, "there is no key 'labels.'"),
-    ({"inputs": "a"}, "two arrays stand for 'inputs', one of them 'inputs'"),
+    ({"inputs": "a"}, "two arrays are given for 'inputs', one of them 'inputs'"),
 ]
 
 

@@ -185,7 +185,7 @@ def test_every_input_function_has_weight_1():
     ("test", "at_sensors", "message"),
     [
         (smooth(FINE[:1]), smooth(SENSORS), "1 evaluation points"),
-        (smooth(FINE[:4]), smooth(SENSORS), "4 evaluation points for 5 functions"),
+        (smooth(FINE[:4]), smooth(SENSORS), "4 evaluation points are too few for 5 functions"),
         (smooth(FINE, samples=6), smooth(SENSORS), "6 samples at the evaluation points, but 7"),
         (dc.replace(smooth(FINE), outputs=np.ones((7, 81, 2))), smooth(SENSORS), "'channels' has 2 entries"),
     ],

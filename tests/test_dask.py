@@ -128,7 +128,7 @@ def test_errors_of_ours_are_raised_and_others_lose_the_task(cluster: Any, monkey
     assert isinstance(results["x"], Lost)
     assert "ValueError: invalid literal" in results["x"].reason
     monkeypatch.setattr(pools, "__version__", "0.0.0")
-    with pytest.raises(ClusterError, match=r"here it is 0\.0\.0; install the same"):
+    with pytest.raises(ClusterError, match=r"this machine 0\.0\.0; install the same"):
         list(on_cluster(int, [0], address=address))
 
 

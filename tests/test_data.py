@@ -59,10 +59,10 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"outputs": np.zeros((3, 2, 2))}, ("outputs.reshape(len(outputs), -1)",)),
     ({"points": np.zeros((3, 5)), "outputs": np.zeros((3, 5))}, ("points[:, :, None]",)),
     # words and corners
-    ({"coordinate_names": ("x",)}, ("coordinate_names: 1 names ('x',) for 2 coordinates",)),
-    ({"channel_names": ("a", "b")}, ("channel_names: 2 names ('a', 'b') for 1 channels",)),
+    ({"coordinate_names": ("x",)}, ("coordinate_names: got 1 names, ('x',), for 2 coordinates",)),
+    ({"channel_names": ("a", "b")}, ("channel_names: got 2 names, ('a', 'b'), for 1 channels",)),
     ({"coordinate_names": ("x", "x")}, ("coordinate_names: ('x', 'x') are not all different",)),
-    ({"triangles": [[0, 1, 4]]}, ("triangles: names points from 0 to 4, but there are 0 to 3",)),
+    ({"triangles": [[0, 1, 4]]}, ("triangles: has points 0 to 4, but there are only 0 to 3",)),
     ({"triangles": [[1, 2, 3], [2, 3, 4]]}, ("triangles:", "count from 0: subtract 1")),
     ({"triangles": [[0, 1]]}, ("triangles: axis 'corners' has 2",)),
     ({"triangles": [[0, 1, 1.5]]}, ("triangles: expected whole numbers, got 1.5",)),
@@ -77,7 +77,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"outputs": [["a"] * 4] * 3}, ("outputs: expected real numbers",)),
     ({"outputs": np.zeros((3, 4), np.longdouble)}, ("outputs: expected real numbers", ".astype(float)")),
     ({"outputs": np.zeros((3, 4), "datetime64[s]")}, ("outputs: expected real numbers", "np.timedelta64(1, 's')")),
-    ({"outputs": np.full((3, 4), 2**60)}, ("outputs: holds integers beyond 2^53",)),
+    ({"outputs": np.full((3, 4), 2**60)}, ("outputs: has integers beyond 2^53",)),
     ({"outputs": np.ma.masked_less(np.arange(12.0).reshape(3, 4), 2)}, ("outputs: 2 values are masked",)),
     ({"points": None}, ("points: expected real numbers", "got None")),
     ({"outputs": [[1.0, 2.0], [1.0], [2.0]]}, ("outputs: rows have different lengths",)),
@@ -108,7 +108,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ),
     (
         {"inputs": {"f": InputFunction(np.zeros((3, 4)), grid_shape=(2, 3))}},
-        ("inputs['f'].grid_shape: (2, 3) does not multiply to the 4 sensors",),
+        ("inputs['f'].grid_shape: the product of (2, 3) is not the number of sensors, 4",),
     ),
 ]
 

@@ -323,7 +323,7 @@ def test_names_from_files_reach_no_terminal_with_escapes(tmp_path: Path, call: C
 def test_names_that_differ_by_control_characters_alone_are_refused():
     with (
         pytest.warns(UserWarning, match="control characters"),
-        pytest.raises(DataError, match="inputs: two names differ by control characters alone"),
+        pytest.raises(DataError, match="inputs: two names differ only by control characters"),
     ):
         aligned(inputs={"f": INPUTS, "f\x00": INPUTS})
 

@@ -115,7 +115,7 @@ def test_a_run_without_test_samples_is_evaluated_on_a_file_of_others(run: Path, 
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [("all seen", "give unseen ones"), ("other points", "point 1 of training is not among")]
+    ("change", "words"), [("all seen", "give unseen ones"), ("other points", "point 1 of training is missing")]
 )
 def test_files_that_do_not_serve_a_run_without_test_samples(run: Path, tmp_path: Path, change: str, words: str):
     data = antiderivative(40) if change == "all seen" else antiderivative(40, seed=3)
@@ -296,8 +296,8 @@ def without_config(run: Path) -> None:
     ("spoil", "message"),
     [
         (without_tests, "kept no test samples"),
-        (with_more_samples, "other samples too than its configuration names"),
-        (without_config, "holds no run"),
+        (with_more_samples, "more samples than its configuration names"),
+        (without_config, "has no run"),
     ],
 )
 def test_runs_without_test_samples(call: Call, run: Path, spoil: Callable[[Path], None], message: str):
@@ -316,7 +316,7 @@ def renamed(data: OperatorData) -> OperatorData:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (antiderivative(40, seed=8), "is not among them; the file must have the same inputs"),
+        (antiderivative(40, seed=8), "is missing; the file must have the same inputs"),
         (antiderivative(40, sensors=30), "30 numbers a sample, but the run has 24"),
         (renamed(finer()), "expected f, as in the run; got f, g"),
         (finer(1), "1 evaluation points"),

@@ -189,7 +189,7 @@ def test_the_file_is_closed(runs: Path):
 
 
 def test_refusals(runs: Path, tmp_path: Path):
-    with pytest.raises(UsageError, match=r"is no run folder: the explorer needs training\.npz"):
+    with pytest.raises(UsageError, match=r"is not a run folder: the explorer needs training\.npz"):
         explorer_page(runs / "numbers" / "model")
     with pytest.raises(UsageError, match="give the folder of a run"):
         export(load(runs / "numbers"), "html", tmp_path / "page.html")
@@ -262,9 +262,7 @@ def test_the_address_is_the_state(runs: Path, browser: Browser):
     browser.open(runs / "numbers.html")
     browser.driver.execute_script("location.hash = '#values=1,1.5,2.5&steady=1&at=1,0'")
     browser.wait("explorer.state.values[2] === 2.5 && document.getElementById('steady').checked")
-    browser.wait(
-        "document.getElementById('slider-2-words').textContent.startsWith('outside the training range')"
-    )
+    browser.wait("document.getElementById('slider-2-words').textContent.startsWith('outside the training range')")
     assert browser.text("#status").startswith(f"Outside the training range ({HOSTILE})")
     assert shown(browser) == pytest.approx(predicted(runs, [1, 1.5, 2.5], [1, 0]), rel=1e-5)
     browser.find("#sample").send_keys("\ue015")  # arrow down: the first test sample

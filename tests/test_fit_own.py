@@ -166,8 +166,8 @@ CANNOT_JOIN: dict[str, tuple[AnyData, str]] = {
     ),
     "other inputs": (dc.replace(TRAIN, inputs={"g": TRAIN.inputs["f"]}), "other inputs"),
     "channels": (dc.replace(TRAIN, outputs=TRAIN.outputs[..., None]), "outputs: the new samples have the shape"),
-    "scattered": (scattered(4, 24), "other inputs, or another kind of points"),
-    "weights": (dc.replace(TRAIN, sample_weights=np.ones(4)), "sample_weights: given for one"),
+    "scattered": (scattered(4, 24), "in their inputs or in the kind of points"),
+    "weights": (dc.replace(TRAIN, sample_weights=np.ones(4)), "sample_weights: given only for"),
 }
 
 

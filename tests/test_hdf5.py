@@ -97,14 +97,14 @@ HOSTILE: list[tuple[Callable[..., None], type[TrunkfirstError], str]] = [
     (external_link, UnsafeFileError, "a is a link to another place or file"),
     (soft_link, UnsafeFileError, "is a link to another place or file"),
     (dangling_link, UnsafeFileError, "a is a link"),
-    (external_storage, UnsafeFileError, "a takes its values from other files"),
-    (virtual_dataset, UnsafeFileError, "a takes its values from other files"),
+    (external_storage, UnsafeFileError, "a has its values in other files"),
+    (virtual_dataset, UnsafeFileError, "a has its values in other files"),
     (link_in_a_group, UnsafeFileError, "inputs.a is a link"),
     (never_written, CorruptFileError, "a was never written completely"),
     (partly_written, CorruptFileError, "a was never written completely"),
     (shape_bomb, CorruptFileError, "a claims"),
     (nothing_inside, CorruptFileError, "a has no values"),
-    (groups_in_a_circle, CorruptFileError, "lies too deep"),
+    (groups_in_a_circle, CorruptFileError, "nested too deeply"),
 ]
 
 

@@ -83,7 +83,7 @@ def test_other_shards_are_not_taken_for_those_of_the_run(tmp_path: Path, work: W
     for path in place.iterdir():
         path.unlink()
     shards_of(antiderivative(90, seed=1), place, 16)
-    with pytest.raises(DataError, match="not those that this run began with"):
+    with pytest.raises(DataError, match="the data have changed since this run began"):
         resume(tmp_path / "a")
     spoil(place / "shard-00002.npz", "flip")
     with pytest.raises(CorruptFileError, match="shard-00002"):

@@ -243,7 +243,7 @@ def test_an_error_of_ours_ends_all_with_its_code(call: Call, tmp_path: Path):
 def test_a_lost_process_and_the_end_of_restarts():
     said: list[str] = []
     plan = Launch(("fit",), 2, restarts=2, program="import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    with pytest.raises(LostProcessError, match="ended by signal 9, and all 2 restarts are used up"):
+    with pytest.raises(LostProcessError, match="ended by signal 9, and none of the 2 restarts is left"):
         launch(plan, say=said.append)
     assert len(said) == 2
 

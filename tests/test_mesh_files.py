@@ -210,7 +210,7 @@ def test_a_table_may_name_the_files_in_any_order(tmp_path: Path, ending: str):
     assert list(data.inputs) == ["load", "stiffness"]
     np.testing.assert_array_equal(data.flat_inputs, expected)
     table.write_text("\n".join(["file,load,stiffness", *rows[:-1]]))
-    with pytest.raises(DataError, match=r"column 1 names files, but not case11\.vtu"):
+    with pytest.raises(DataError, match=r"column 1 has file names, but not case11\.vtu"):
         read_data(folder)
 
 

@@ -195,7 +195,7 @@ def test_scattered_points():
 @pytest.mark.parametrize(
     ("inputs", "points", "words"),
     [
-        ([[1.0, 2.0], [3.0]], POINTS, "inputs: cannot be made an array"),
+        ([[1.0, 2.0], [3.0]], POINTS, "inputs: cannot be converted to an array"),
         ([["a", "b", "c"]], POINTS, "inputs: expected real numbers, got values of type"),
         (
             np.where(np.arange(3) == 1, np.nan, INPUTS),

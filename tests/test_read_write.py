@@ -250,7 +250,7 @@ def test_csv_holds_two_axes(tmp_path: Path, data: AnyData):
 
 
 def test_mat_refuses_names_that_matlab_cannot_have(tmp_path: Path):
-    with pytest.raises(DataError, match="'inputs_my input' is no name of a MATLAB variable"):
+    with pytest.raises(DataError, match="'inputs_my input' is not a valid name in MATLAB"):
         write_data(dc.replace(PLAIN, inputs={"my input": PLAIN.flat_inputs}), tmp_path / "a.mat")
     assert list(tmp_path.iterdir()) == []
 

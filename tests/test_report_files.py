@@ -91,7 +91,7 @@ def test_metrics_list_alone_gives_tables(tmp_path: Path):
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path):
-    with pytest.raises(DataError, match="holds no metrics"):
+    with pytest.raises(DataError, match="has neither metrics"):
         write_report(tmp_path)
 
 
@@ -101,7 +101,7 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path):
         ({"labels.beta": np.ones(4)}, r"labels.beta has shape \(4,\), which does not fit \(samples\)"),
         ({"optimal_errors": np.ones((5, 1))}, "optimal_errors has shape"),
         ({"example_prediction": np.ones(3)}, "example_prediction has shape"),
-        ({"triangles": np.array([[0, 1, 99]])}, "triangles name points 0 to 99"),
+        ({"triangles": np.array([[0, 1, 99]])}, "triangles have points 0 to 99"),
     ],
 )
 def test_contradicting_arrays_are_refused(tmp_path: Path, change: dict, message: str):

@@ -360,7 +360,7 @@ def test_other_data_are_refused(file: Path, tmp_path: Path, work: Work):
     with pytest.raises(Crash):
         run(config_of(Path(mine)), tmp_path / "a")
     write_data(antiderivative(40, seed=9), Path(mine))
-    with pytest.raises(DataError, match="not those that this run began with"):
+    with pytest.raises(DataError, match="the data have changed since this run began"):
         resume(tmp_path / "a")
     shutil.copy(file, mine)
     resume(tmp_path / "a")

@@ -107,7 +107,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (with_value("points", (1, 1, 0), -np.inf), "points: 1 of 18 values are not finite"),
     (
         {"points": with_value("points", (2, 0), NAN)["points"], **with_value("outputs", (2, 0), NAN)},
-        "points: sample 2 has no point at all",
+        "points: sample 2 has no points",
     ),
     ({"outputs": np.ones((3, 4))}, "outputs: axis 'points' has 4 entries, but points has 3"),
     ({"outputs": np.ones((2, 3))}, "outputs: axis 'samples' has 2"),
@@ -118,7 +118,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"point_weights": np.ones(3)}, "point_weights: expected 2 axes"),
     ({"point_weights": np.ones((3, 2))}, "point_weights: axis 'points' has 2"),
     ({"point_weights": -np.ones((3, 3))}, "point_weights: sample 0, point 0 is negative or NaN"),
-    ({"point_weights": np.diag([1.0, 0, 1])}, "point_weights: sample 1 has no weight at all"),
+    ({"point_weights": np.diag([1.0, 0, 1])}, "point_weights: the weights of sample 1 are all zero"),
     ({"sample_weights": np.ones(2)}, "sample_weights: axis 'samples' has 2"),
     ({"labels": {"beta": np.ones(4)}}, "labels['beta']: axis 'samples' has 4"),
     ({"channel_names": ("a", "b")}, "channel_names: 2 names"),

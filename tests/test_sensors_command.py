@@ -135,7 +135,7 @@ def test_without_its_data_a_run_still_places_output_sensors(call: Call, place: P
     [
         (["--count", 3], 5, "count is 3; "),
         (["--count", 0], 2, "--count"),
-        (["--count", 25], 5, "count is 25; the run has 24 places"),
+        (["--count", 25], 5, "count is 25; the run has only 24 places"),
         (["--count", COUNT, "--method", "guess"], 3, "there is no method 'guess'"),
         (["--count", COUNT, "--out", "sensors.txt"], 2, "ending in .npz or .csv"),
     ],
@@ -151,7 +151,7 @@ def test_an_operator_without_points_is_refused(call: Call, place: Path, tmp_path
     shutil.copytree(place / "run" / "model", tmp_path / "model")
     code, _, err = call("sensors", tmp_path / "model", "--count", COUNT, "--out", tmp_path / "a.npz")
     assert code == 2
-    assert "holds an operator but no points" in err
+    assert "has an operator but no points" in err
 
 
 def test_fixed_and_positive_outputs_are_seen_as_sensors_see_them():

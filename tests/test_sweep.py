@@ -127,11 +127,11 @@ def test_settings_for_own_data(text: str, tmp_path: Path):
 @pytest.mark.parametrize(
     ("sweep", "error", "words"),
     [
-        (None, SettingError, "no section [sweep]"),
-        ({}, SettingError, "no section [sweep]"),
+        (None, SettingError, "the section [sweep], with the settings to vary, is missing"),
+        ({}, SettingError, "the section [sweep], with the settings to vary, is missing"),
         ({"seed": 3}, SettingError, "sweep.seed is 3; expected a list"),
         ({"seed": []}, SettingError, "sweep.seed is []; expected a list"),
-        ({"seed": [1, 1]}, SettingError, "sweep.seed names a value twice"),
+        ({"seed": [1, 1]}, SettingError, "sweep.seed has a value twice"),
         ({"width": [0]}, ValueRangeError, "sweep.width is [0]"),
         ({"width": [True]}, ValueRangeError, "sweep.width is [True]"),
         ({"width": [3], "trunk": {"width": [4]}}, SettingError, "give one of them"),

@@ -113,5 +113,5 @@ def test_images_need_a_grid():
         images=100,
     )
     points = np.linspace(0, 1, 9)[:, None]
-    with pytest.raises(trunkfirst.errors.SettingError, match="images: symmetries are found where"):
+    with pytest.raises(trunkfirst.errors.SettingError, match="images: symmetries are found only if"):
         trunkfirst.fit(rng.normal(size=(70, 2)), rng.normal(size=(70, 9)), points, method=method)

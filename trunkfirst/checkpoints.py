@@ -218,8 +218,8 @@ class Journal:
             return StepHandle(name, number, self)
         if known.name != name:
             raise CorruptFileError(
-                f"{self.folder}: step {number} is {known.name!r} there, but {name!r} here: the checkpoints are "
-                "of another version of this computation; remove the folder to start anew"
+                f"{self.folder}: step {number} is {known.name!r} there, but {name!r} here: the checkpoints "
+                "belong to another version of this computation; remove the folder to start again"
             )
         return StepHandle(name, number, self, known.state, number in self._finished)
 

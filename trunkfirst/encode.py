@@ -94,7 +94,7 @@ class EncodedData:
     def _with_images(self, targets: np.ndarray, layout: InputLayout, most: int) -> WithImages:
         if self.raw_inputs is None or layout.grid is None or layout.basis is None:
             raise SettingError(
-                "images: symmetries are found where inputs and outputs lie on one grid, and the trunk is "
+                "images: symmetries are found only if inputs and outputs lie on one grid and the trunk is "
                 "orthonormalised; leave out method.images"
             )
         return with_images(self.raw_inputs, np.asarray(targets), layout.grid, layout.basis, most)

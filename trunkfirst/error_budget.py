@@ -181,7 +181,9 @@ def free_basis(
     """
     weights = make_fields(data.take(np.arange(1)), operator.trunk.encoder, operator.output, None).point_weights
     if operator.trunk.depends_on_input and data.samples > 1:
-        raise UsageError("the functions of the trunk depend on the input: no basis is that of all samples")
+        raise UsageError(
+            "the functions of the trunk depend on the input, so there is no common basis for all samples"
+        )
     with jax.enable_x64(operator.dtype == np.float64):
         features = operator.features(inputs_of(data)) if operator.trunk.depends_on_input else None
         values = np.asarray(eqx.filter_jit(Operator.basis)(operator, data.points, features), np.float64)
@@ -217,7 +219,7 @@ class _Frame:
         """The predictions of the operator."""
         predictions = _by_channel(np.asarray(predict_at(self.operator, data), float))
         if not np.isfinite(predictions).all():
-            raise DataError("predictions: not all are finite, so that the operator has no error budget")
+            raise DataError("predictions: not all are finite, so there is no error budget")
         return predictions
 
     def squares(self, values: Values) -> Squares:
@@ -299,7 +301,7 @@ def _check(operator: Operator, test: OperatorData, at_sensors: OperatorData) -> 
     free = int(is_free(test.points, operator.output).sum())
     if free < 2 or (free < functions and free < len(at_sensors.points)):
         raise DataError(
-            f"points: {free} evaluation points for {functions} functions, which could represent anything there; "
+            f"points: {free} evaluation points are too few for {functions} functions; "
             "give at least as many points as functions, and at least 2"
         )
     if operator.output is not None and operator.output.is_positive and not (test.outputs > 0).all():

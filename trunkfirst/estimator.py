@@ -111,8 +111,8 @@ class TwoStepDeepONet(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X = validate_data(self, X, reset=False, dtype=np.float64)
         if self.operator_.dtype != np.float64:
             raise PrecisionError(
-                "this estimator was read from a pickle where JAX has double precision switched off, which spoilt "
-                'its numbers; add jax.config.update("jax_enable_x64", True) before reading it, '
+                "this estimator was read from a pickle while double precision was switched off in JAX, so its "
+                'numbers were rounded; add jax.config.update("jax_enable_x64", True) before reading it, '
                 "or use trunkfirst.save(estimator.operator_, folder) and trunkfirst.load(folder)"
             )
         return self.operator_.predict(X, _as_points(points), extrapolate=extrapolate)

@@ -107,7 +107,7 @@ def fit(
     start = time.perf_counter()
     data = as_data(inputs, outputs, points, axes)
     if not isinstance(method, AbstractMethod | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"method: {method!r} is no method; give one such as trunkfirst.TwoStep(branch=...)")
+        raise UsageError(f"method: {method!r} is not a method; give one such as trunkfirst.TwoStep(branch=...)")
     method = method or TwoStep()
     chooses = is_open(method)
     file = str(inputs) if isinstance(inputs, str | Path) else None

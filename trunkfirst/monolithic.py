@@ -52,7 +52,9 @@ class AbstractMonolithic(AbstractMethod):
         encoded = encode(data, self, self.dtype)
         fields = encoded.fields
         if not isinstance(fields, Fields) or fields.channels is not None:
-            raise UsageError("monolithic methods need one channel and the same points for all; use two-step")
+            raise UsageError(
+                "monolithic methods need one output channel and the same points for all samples; use two-step"
+            )
         trunk = self.trunk.make(fields, dtype=self.dtype, key=named_key(key, "trunk"))
         branch = self.branch.make(
             encoded.inputs.shape[1],

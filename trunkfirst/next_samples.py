@@ -145,7 +145,7 @@ def _operator(source: FitResult | Operator | Path | str) -> Operator:
 
 def _known_inputs(domain: TrainingDomain) -> Float[np.ndarray, "rows sensors"]:
     if (known := domain.training_inputs) is None:
-        raise UsageError("this operator does not remember its training inputs; fit it again")
+        raise UsageError("this operator has not stored its training inputs; fit it again")
     return known
 
 

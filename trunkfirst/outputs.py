@@ -116,13 +116,11 @@ def _check_units(data: AnyData) -> None:
     """Raise `DataError` for outputs that are all zero, or whose squares and theirs would overflow or be zero."""
     sizes = {name: float(np.nanmax(np.abs(values))) for name, values in data.outputs_by_channel().items()}
     if not any(sizes.values()):
-        raise DataError("outputs: all of them are zero; there is nothing to learn")
+        raise DataError("outputs: all values are zero; there is nothing to learn")
     for name, size in sizes.items():
         if size > 0 and not 1 / _SQUARABLE < size < _SQUARABLE:
             what = f"outputs: the largest magnitude of {name} is {size:.1e}"
-            raise DataError(
-                f"{what}, too extreme for its fourth power to be a number; divide by {size:.0e}, another unit"
-            )
+            raise DataError(f"{what}, whose fourth power overflows; divide by {size:.0e}, which is another unit")
 
 
 def raw_outputs(
@@ -163,7 +161,7 @@ def _boundary(data: AnyData, fixed: tuple[str, ...], value: float) -> Boundary:
         name, end = text[:-1], text[-1:]
         if name not in data.coordinate_names or end not in "+-":
             known = ", ".join(f"{name}- {name}+" for name in data.coordinate_names)
-            raise SettingError(f"output.fixed: {text!r} is no side; the sides are {known}")
+            raise SettingError(f"output.fixed: {text!r} is not a side; the sides are {known}")
         sides.append((data.coordinate_names.index(name), end == "+"))
     return Boundary(tuple(map(float, lower)), tuple(map(float, upper)), tuple(sides), value)
 

@@ -321,11 +321,11 @@ class EvaluationRecord:
             raise ValueError(f"example_target has shape {self.example_target.shape}, which is empty")
         triangles, points = self.triangles, 0 if self.points is None else len(self.points)
         if triangles is not None and triangles.size and not 0 <= triangles.min() <= triangles.max() < points:
-            raise ValueError(f"triangles name points {triangles.min()} to {triangles.max()}; there are {points}")
+            raise ValueError(f"triangles have points {triangles.min()} to {triangles.max()}; there are {points}")
         for name in ("worst_indices", "typical_indices"):
             found = getattr(self, name)
             if found is not None and found.size and not 0 <= found.min() <= found.max() < self.errors.size:
-                raise ValueError(f"{name} name samples that do not exist; there are {self.errors.size}")
+                raise ValueError(f"{name} has samples that do not exist; there are {self.errors.size}")
 
 
 def _sample_field(index: int, channel: int, *columns: np.ndarray) -> SampleField:

@@ -91,8 +91,8 @@ class Split:
         validations = round(validation_share * samples)
         if tests + validations >= samples:
             raise DataError(
-                f"{samples} samples leave none for training with {validations} for validation and {tests} "
-                "for test; give more samples or smaller shares"
+                f"{samples} samples leave none for training, with {validations} for validation and {tests} "
+                "for the test; give more samples or smaller shares"
             )
         parts = np.split(order, [tests, tests + validations])
         test, validation, train = (np.sort(part) for part in parts)
@@ -236,7 +236,7 @@ def _split(data: AnyData, settings: DataSettings) -> Split:
 def _together(old: RunData, new: RunData) -> RunData:
     """Each sample keeps its part, so that no test sample has trained the earlier trunk."""
     if old.whole is not None or new.whole is not None:
-        raise UsageError("samples cannot be added to those of an earlier fit from shards; fit all of them anew")
+        raise UsageError("samples in shards cannot be added to those of an earlier fit; fit all of them again")
     parts = {
         part: np.concatenate([getattr(old.split, part), old.data.samples + getattr(new.split, part)])
         for part in ("train", "validation", "test")

@@ -81,11 +81,13 @@ def _interpolated(
             f"inputs[{name!r}]: sensors have {given.shape[1]} coordinates, but those of training {wanted.shape[1]}"
         )
     if len(np.unique(given, axis=0)) < len(given):
-        raise DataError(f"inputs[{name!r}]: two sensors at the same place; interpolation needs them apart")
+        raise DataError(f"inputs[{name!r}]: two sensors are at the same place, so they cannot be interpolated")
     low, high = given.min(axis=0), given.max(axis=0)
     slack = 1e-9 + 1e-6 * (high - low)
     if (wanted < low - slack).any() or (wanted > high + slack).any():
-        raise DataError(f"inputs[{name!r}]: the sensors do not cover those of training; interpolation would guess")
+        raise DataError(
+            f"inputs[{name!r}]: the sensors do not cover those of training, so they cannot be interpolated"
+        )
     if given.shape[1] == 1:
         order = np.argsort(given[:, 0])
         spline = scipy.interpolate.CubicSpline(given[order, 0], values[:, order], axis=1)
@@ -158,7 +160,7 @@ def _check(summary: TrainingSummary) -> None:
     """Numbers, with as many axes and entries as belong together."""
     parts = [part for part in (summary.novelty, summary.intervals) if part is not None]
     if misfit(summary) or not all(part.is_consistent for part in parts):
-        raise ValueError("arrays of other shapes or types than they should have")
+        raise ValueError("arrays have wrong shapes or types")
 
 
 def sample_count(folder: Path) -> int:
@@ -167,13 +169,13 @@ def sample_count(folder: Path) -> int:
     try:
         return sum(int(count) for count in read_json(path)["samples"].values())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptFileError(f"{path} does not count the samples of the run") from error
+        raise CorruptFileError(f"{path} does not say how many samples the run has") from error
 
 
 def check_own_samples(folder: Path, samples: int) -> None:
     """Raise a `UsageError` where a run had other samples too than those that its configuration names."""
     if sample_count(folder) != samples:
         raise UsageError(
-            f"{folder} was trained on other samples too than its configuration names, so its own test samples are "
-            "not known; give --data FILE"
+            f"{folder} was trained on more samples than its configuration names, so its own test samples are not "
+            "known; give --data FILE"
         )

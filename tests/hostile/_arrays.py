@@ -51,7 +51,7 @@ def pickle_in_a_field_of_records(folder: Path) -> Path:
     return archive(folder, ("a.npy", npy("(1,)", "[('x', '<f8'), ('y', '|O')]", content)))
 
 
-@case(read_npz, "which is not what the file holds")
+@case(read_npz, "but the file has other contents")
 def pickle_instead_of_numbers(folder: Path) -> Path:
     return archive(folder, ("a.npy", npy("(9,)", content=pickle.dumps(Bomb(folder)))))
 
@@ -136,7 +136,7 @@ def directory_of_2_to_the_62(folder: Path) -> Path:
     return path
 
 
-@case(read_npz, "two of one name")
+@case(read_npz, "two with the same name")
 def two_arrays_of_one_name(folder: Path) -> Path:
     return archive(folder, ("a", npy()), ("a.npy", npy()))
 
@@ -151,12 +151,12 @@ def lzma_with_a_dictionary_of_its_own(folder: Path) -> Path:
     return archive(folder, ("a.npy", npy()), method=zipfile.ZIP_LZMA)
 
 
-@case(read_npz, "which is not what the file holds")
+@case(read_npz, "but the file has other contents")
 def shape_bomb(folder: Path) -> Path:
     return archive(folder, ("a.npy", npy(f"({2**31}, {2**31})")))
 
 
-@case(read_npz, "which is not what the file holds")
+@case(read_npz, "but the file has other contents")
 def shape_of_2_to_the_62(folder: Path) -> Path:
     return archive(folder, ("a.npy", npy(f"({2**62},)")))
 

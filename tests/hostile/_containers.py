@@ -190,7 +190,7 @@ def table(folder: Path, content: bytes) -> Path:
     return folder / "x.csv"
 
 
-@case(read_csv_folder, "leads out of the folder")
+@case(read_csv_folder, "lies outside the folder")
 def table_that_is_a_link_to_another(folder: Path) -> Path:
     (folder / "inputs.csv").symlink_to(canary_of(folder))
     return folder
@@ -206,7 +206,7 @@ def table_of_too_many_numbers(folder: Path) -> Path:
     return table(folder, (b"1," * 999 + b"1\n") * 5001)
 
 
-@case(read_csv, "holds no numbers")
+@case(read_csv, "has no numbers")
 def table_of_a_million_words(folder: Path) -> Path:
     return table(folder, b"word\n" * 10**6)
 

@@ -259,7 +259,7 @@ def boundary_of_a_coordinate_that_is_not_there(fields: dict[str, Any], arrays: d
     fields["output"] = {"part": "OutputMap", "fields": output}
 
 
-@case(load, "leads out of the folder")
+@case(load, "lies outside the folder")
 def weights_that_are_a_link(folder: Path) -> Path:
     good_model(folder)
     (folder / "model.safetensors").unlink()

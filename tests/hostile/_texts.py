@@ -102,29 +102,29 @@ def manifest(folder: Path, lines: bytes) -> Path:
 ZEROS = b"0" * 64
 
 
-@case(verify_manifest, "leads out of the folder")
+@case(verify_manifest, "lies outside the folder")
 def manifest_that_climbs_out(folder: Path) -> Path:
     return manifest(folder, ZEROS + b"  ../canary.csv\n")
 
 
-@case(verify_manifest, "leads out of the folder")
+@case(verify_manifest, "lies outside the folder")
 def manifest_with_an_absolute_path(folder: Path) -> Path:
     return manifest(folder, ZEROS + f"  {canary_of(folder)}\n".encode())
 
 
-@case(verify_manifest, "leads out of the folder")
+@case(verify_manifest, "lies outside the folder")
 def manifest_of_a_link(folder: Path) -> Path:
     (folder / "a.txt").symlink_to(canary_of(folder))
     return manifest(folder, ZEROS + b"  a.txt\n")
 
 
-@case(verify_manifest, "leads out of the folder")
+@case(verify_manifest, "lies outside the folder")
 def manifest_in_a_linked_folder(folder: Path) -> Path:
     (folder / "model").symlink_to(folder.parent)
     return manifest(folder, ZEROS + b"  model/canary.csv\n")
 
 
-@case(verify_manifest, "leads out of the folder")
+@case(verify_manifest, "lies outside the folder")
 def manifest_that_is_a_link(folder: Path) -> Path:
     (folder / MANIFEST).symlink_to(canary_of(folder))
     return folder
@@ -186,7 +186,7 @@ def shard_that_is_not_there(folder: Path) -> Path:
     return folder
 
 
-@case(read_shards, "leads out of the folder")
+@case(read_shards, "lies outside the folder")
 def shard_that_is_a_link(folder: Path) -> Path:
     path = shards(folder, canary_of(folder).read_bytes()) / "shard-00000.npz"
     path.unlink()

@@ -73,7 +73,7 @@ def data_info(
     if is_sharded(problem):
         title, found = problem, {"folder": problem, **check_data(problem).numbers}
     elif Path(problem).exists():
-        raise UsageError(f"{problem} is no problem; describe a file with: trunkfirst data check {problem}")
+        raise UsageError(f"{problem} is not a problem; describe a file with: trunkfirst data check {problem}")
     else:
         title, found = _info_of_problem(problem, samples, quiet=quiet or json)
     rows = [[name.replace("_", " "), str(value)] for name, value in found.items()]
@@ -169,7 +169,7 @@ def data_convert(
     from ..data.sharded_data import ShardedData
 
     if (target is None) == (out is None):
-        raise UsageError("give OUT, a file or a folder of .csv files, or --out FOLDER for shards: one of them")
+        raise UsageError("give either OUT, a file or a folder of .csv files, or --out FOLDER for shards")
     if samples_per_shard is not None and out is None:
         raise UsageError("--samples-per-shard is for a folder of shards: give --out FOLDER instead of OUT")
     if target is not None:

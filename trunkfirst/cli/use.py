@@ -163,7 +163,7 @@ def predict(
     _warn_of_outliers(outliers, len(values), quiet or json)
     if outside:
         which = f"{outside:,} of {len(places):,} points lie outside the training domain"
-        say(f"warning: {which}; there are no intervals there (is_extrapolated in the file)", quiet=quiet or json)
+        say(f"warning: {which}; they have no intervals (is_extrapolated in the file)", quiet=quiet or json)
     return 0
 
 

@@ -58,7 +58,7 @@ def real_numbers(name: str, value: object) -> Float[np.ndarray, "..."]:
     """Return `value` in single or double precision, of any shape; a dtype that would lose digits is an error."""
     array = any_array(name, value)
     if array.dtype.kind in "iu" and array.size and max(int(array.max()), -int(array.min())) > _LARGEST_EXACT:
-        raise DataError(f"{name}: holds integers beyond 2^53, which double precision cannot keep; rescale them")
+        raise DataError(f"{name}: has integers beyond 2^53, which double precision cannot represent; rescale them")
     if array.dtype.kind in "iub" or array.dtype.name == "float16":
         array = array.astype(np.float64)
     if array.dtype.name not in ("float32", "float64"):
@@ -119,7 +119,7 @@ def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | No
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise DataError(f"{name}: cannot be made an array: {error}") from error
+        raise DataError(f"{name}: cannot be converted to an array: {error}") from error
     if array.dtype.kind in "OSUMmc":
         hint = "" if array.ndim else "; give an array, not the name of a file"
         raise DataError(f"{name}: expected real numbers, got values of type {array.dtype}{hint}")
@@ -131,7 +131,7 @@ def checked_rows(name: str, value: Any, axes: tuple[str, str], columns: int | No
     if columns is not None and array.shape[1] != columns:
         raise DataError(f"{name}: expected {columns} {axes[1]} on axis 1, as in training, got {array.shape[1]}")
     if len(array) == 0:
-        raise DataError(f"{name}: there are no {axes[0]}, axis 0 is empty")
+        raise DataError(f"{name}: there are no {axes[0]}; axis 0 is empty")
     is_wrong = ~np.isfinite(array)
     if is_wrong.any():
         row, column = np.argwhere(is_wrong)[0]
@@ -216,7 +216,7 @@ def checked_names(name: str, names: Sequence[str], expected: int, axis: str) -> 
     found = (names,) if isinstance(names, str) else tuple(str(word) for word in names)
     found = tuple(map(plain_name, found))
     if found and len(found) != expected:
-        raise DataError(f"{name}: {len(found)} names {found} for {expected} {axis}; give one for each")
+        raise DataError(f"{name}: got {len(found)} names, {found}, for {expected} {axis}; give one for each")
     if len(set(found)) != len(found):
         raise DataError(f"{name}: {found} are not all different; rename one")
     return found

@@ -94,7 +94,7 @@ def name_arrays(
         if not is_key(key) or name in others:
             unused.append(name)
         elif key in named:
-            raise DataError(f"two arrays stand for {key!r}, one of them {name!r}; leave one out")
+            raise DataError(f"two arrays are given for {key!r}, one of them {name!r}; leave one out")
         else:
             named[key] = name
     _check_families(named)

@@ -88,7 +88,7 @@ class InputFunction:
             shape = tuple(whole_numbers(f"{name}.grid_shape", shape, ("directions",)).tolist())
             if min(shape) < 1 or int(np.prod(shape)) != count:
                 raise DataError(
-                    f"{name}.grid_shape: {shape} does not multiply to the {count} sensors; correct one of them"
+                    f"{name}.grid_shape: the product of {shape} is not the number of sensors, {count}; correct one"
                 )
         return InputFunction(values, sensors, weights, shape)
 
@@ -355,7 +355,7 @@ def _plain_keys(what: str, entries: Mapping[str, Any]) -> dict[str, Any]:
     """The entries with names that have no control characters."""
     plain = {plain_name(str(name)): value for name, value in entries.items()}
     if len(plain) < len(entries):
-        raise DataError(f"{what}: two names differ by control characters alone; rename one")
+        raise DataError(f"{what}: two names differ only by control characters; rename one")
     return plain
 
 
@@ -388,11 +388,11 @@ def _checked_triangles(triangles: object, places: np.ndarray) -> Int[np.ndarray,
     array, points = whole_numbers("triangles", triangles, ("triangles", "corners")), len(places)
     if array.shape[1] != 3 and (array.shape[1], places.shape[1]) != (4, 3):
         raise DataError(
-            f"triangles: axis 'corners' has {array.shape[1]} entries; give the 3 corners of each, or in space "
-            "the 4 of a tetrahedron"
+            f"triangles: axis 'corners' has {array.shape[1]} entries; give the 3 corners of each triangle, or "
+            "the 4 of each tetrahedron"
         )
     low, high = array.min(), array.max()
     if low < 0 or high >= points:
         hint = "; count from 0: subtract 1" if (low, high) == (1, points) else ""
-        raise DataError(f"triangles: names points from {low} to {high}, but there are 0 to {points - 1}{hint}")
+        raise DataError(f"triangles: has points {low} to {high}, but there are only 0 to {points - 1}{hint}")
     return array

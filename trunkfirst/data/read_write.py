@@ -91,7 +91,7 @@ def read_data(source: object, *, keys: Keys | None = None) -> AnyData | ShardedD
     """
     if isinstance(source, (str, Path)) and is_sharded(source):
         if keys:
-            raise DataError(f"{source}: the arrays of shards have the usual names; leave keys out")
+            raise DataError(f"{source}: the arrays of shards have the standard names; leave keys out")
         return open_shards(source)
     data, _, rest = data_and_rest(source, keys)
     if rest and not keys:
@@ -231,12 +231,12 @@ def _read_path(path: Path) -> dict[str, np.ndarray]:
         raise UnsafeFileError(_how_to_convert(path))
     if suffix == ".npy":
         raise DataError(
-            f"{path} holds one array; give a folder with inputs.npy, points.npy and outputs.npy, or one file, "
+            f"{path} has only one array; give a folder with inputs.npy, points.npy and outputs.npy, or one file, "
             "np.savez('my.npz', inputs=..., points=..., outputs=...)"
         )
     if suffix in (".csv", ".txt", ".dat"):
         raise DataError(
-            f"{path} is one table; give a folder with inputs.csv and outputs.csv, a row for each sample, and "
+            f"{path} is only one table; give a folder with inputs.csv and outputs.csv, a row for each sample, and "
             "points.csv, a row for each point"
         )
     if suffix not in _FORMATS:

@@ -151,7 +151,7 @@ def _check_missing(points: np.ndarray, outputs: np.ndarray) -> None:
         "outputs: {} has a value, but points is NaN there; a missing point is NaN in both",
     )
     if absent.all(axis=1).any():
-        raise DataError(f"points: sample {int(np.argmax(absent.all(axis=1)))} has no point at all; remove it")
+        raise DataError(f"points: sample {int(np.argmax(absent.all(axis=1)))} has no points; remove it")
 
 
 def _refuse(is_bad: np.ndarray, message: str) -> None:
@@ -169,7 +169,7 @@ def _checked_point_weights(weights: object, mask: np.ndarray) -> Float[np.ndarra
     array = np.where(mask, array, 0)
     sums = array.sum(axis=1, keepdims=True)
     if (sums == 0).any():
-        raise DataError(f"point_weights: sample {int(np.argmin(sums))} has no weight at all; give it some")
+        raise DataError(f"point_weights: the weights of sample {int(np.argmin(sums))} are all zero")
     return array / sums
 
 
@@ -255,7 +255,9 @@ def unscaled_weights(
 def joined(old: AnyData, new: AnyData) -> AnyData:
     """Old and new samples together; they must have the same inputs and the same points."""
     if type(old) is not type(new) or set(old.inputs) != set(new.inputs):
-        raise DataError("the new data have other inputs, or another kind of points, than those of the earlier fit")
+        raise DataError(
+            "the new data differ from those of the earlier fit in their inputs or in the kind of points"
+        )
     if old.points.shape[-1] != new.points.shape[-1] or (
         old.points.ndim == 2 and not np.array_equal(old.points, new.points)
     ):
@@ -287,7 +289,9 @@ def _joined_weights(name: str, old: AnyData, new: AnyData) -> np.ndarray | None:
     if first is None and second is None:
         return None
     if first is None or second is None:
-        raise DataError(f"{name}: given for one of the earlier and the new samples alone; give both or none")
+        raise DataError(
+            f"{name}: given only for the earlier or only for the new samples; give it for both or for neither"
+        )
     return _stacked(name, *_even(first, second))
 
 

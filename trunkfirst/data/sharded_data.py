@@ -292,7 +292,7 @@ def open_shards(path: Path | str) -> ShardedData:
     folder = ShardFolder(Path(path))
     digests, about = folder.read_description()
     if about is None:
-        raise CorruptFileError(f"{path} has no {_INDEX}: writing it was interrupted; write it again")
+        raise CorruptFileError(f"{path} has no {_INDEX}, because it was not written to the end; write it again")
     match about:
         case {"format": str(name), "samples": list(counts), "shared": str(shared)} if name == _FORMAT:
             pass
@@ -300,10 +300,12 @@ def open_shards(path: Path | str) -> ShardedData:
             raise CorruptFileError(f"{path}: {_INDEX} does not describe samples for training")
     is_counted = all(type(count) is int and count > 0 for count in counts)
     if sorted(digests) != list(range(len(counts))) or not counts or not is_counted:
-        raise CorruptFileError(f"{path}: {_INDEX} does not count the samples of every shard")
+        raise CorruptFileError(f"{path}: {_INDEX} does not have the number of samples of every shard")
     example = data_from_arrays(read_npz(folder.verified(_SHARED, shared)))
     if not isinstance(example, OperatorData):
-        raise CorruptFileError(f"{path}: {_SHARED} holds points of every sample; shards need the same for all")
+        raise CorruptFileError(
+            f"{path}: {_SHARED} has points for each sample; in shards all samples need the same points"
+        )
     return ShardedData(folder, example, tuple(digests[n] for n in sorted(digests)), np.array(counts))
 
 

@@ -93,7 +93,9 @@ def launch(plan: Launch, *, say: Callable[[str], None]) -> int:
         UsageError: On Windows, where a process cannot pass Ctrl-C on to another.
     """
     if sys.platform == "win32":
-        raise UsageError("launch needs Linux or macOS; on Windows train in one process, or in its Linux subsystem")
+        raise UsageError(
+            "launch needs Linux or macOS; on Windows train in one process, or use the Linux subsystem (WSL)"
+        )
     arguments, lost = plan.arguments, ""
     with tempfile.TemporaryDirectory(prefix="trunkfirst-launch-") as temporary, _signals_received() as signals:
         scratch = Path(temporary)
@@ -118,7 +120,7 @@ def launch(plan: Launch, *, say: Callable[[str], None]) -> int:
                     arguments = ("resume", folder, *words)
                 count = f"restart {attempt} of at most {plan.restarts}"
                 say(f"{lost}; restarting all from the last checkpoint ({count})")
-    raise LostProcessError(f"{lost}, and all {plan.restarts} restarts are used up")
+    raise LostProcessError(f"{lost}, and none of the {plan.restarts} restarts is left")
 
 
 def note_folder(folder: str) -> None:

@@ -230,7 +230,9 @@ def _dask_result(future: Any) -> Any:
 def _checked(version: str, function: Callable[[Task], Result], task: Task) -> Result:
     """On the worker: other versions may compute other numbers."""
     if version != __version__:
-        raise ClusterError(f"a worker has trunkfirst {__version__}, and here it is {version}; install the same")
+        raise ClusterError(
+            f"a worker has trunkfirst {__version__}, this machine {version}; install the same version"
+        )
     return function(task)
 
 
@@ -255,7 +257,7 @@ def _dask_client(address: str) -> Generator[Any]:
             ) from error
         except _connection_errors() as error:
             raise ClusterError(
-                f"the Dask scheduler at {address} went away; what was done is kept: run the same command again"
+                f"the Dask scheduler at {address} no longer answers; finished work is kept: run the command again"
             ) from error
 
 

@@ -51,7 +51,7 @@ def find_processes(environment: Mapping[str, str]) -> dict[str, Any] | None:
     if not is_possible or ":" not in coordinator:
         raise UsageError(
             f"TRUNKFIRST_PROCESSES is {count!r}, TRUNKFIRST_PROCESS is {process!r} and TRUNKFIRST_COORDINATOR is "
-            f"{coordinator!r}; expected a number, one below it, and HOST:PORT"
+            f"{coordinator!r}; expected a number, a smaller number from 0, and HOST:PORT"
         )
     return {
         "coordinator_address": coordinator,

@@ -49,7 +49,7 @@ def explorer_page(folder: Path) -> bytes:
     """
     if not (folder / "training.npz").is_file():
         raise UsageError(
-            f"{folder} is no run folder: the explorer needs training.npz, which `run` and `fit` write"
+            f"{folder} is not a run folder: the explorer needs training.npz, which `run` and `fit` write"
         )
     operator, summary = load_run(folder)
     graph = trace(operator)

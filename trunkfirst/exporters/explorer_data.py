@@ -84,7 +84,7 @@ def make_controls(
     """
     inputs = operator.domain.training_inputs
     if inputs is None:
-        raise UsageError("the run does not remember its training inputs, which the explorer needs; train it again")
+        raise UsageError("the run has not stored its training inputs, which the explorer needs; train again")
     counts = _sizes(operator, sensors, inputs.shape[1])
     functions = sum(count > _MOST_NUMBERS for count in counts.values())
     groups: list[Group] = []
@@ -315,14 +315,14 @@ def read_tested(folder: Path, points: Float[np.ndarray, "points coordinates"], s
     path = folder / "evaluation.npz"
     record = EvaluationRecord.read(path)
     if record is None:
-        return Tested(reason="The run kept no test samples, so there is no true field to compare with.")
+        return Tested(reason="The run has no test samples, so there is no true field to compare with.")
     if record.points is not None and not np.array_equal(record.points, points):
         return Tested(reason="Each test sample has its own points: true fields cannot be drawn on these points.")
     tested = _tested(record)
     sizes = {len(sample.inputs) for sample in tested.samples}
     counts = {truth.shape for sample in tested.samples for truth in sample.truths.values()}
     if (sizes, counts) != ({sensors}, {(len(points),)}):
-        raise CorruptFileError(f"{path} does not hold test samples of this operator. Evaluate the run again.")
+        raise CorruptFileError(f"{path} has no test samples of this operator. Evaluate the run again.")
     return tested
 
 

@@ -113,7 +113,7 @@ def format_of(path: Path | str) -> str:
     ending = Path(path).suffix.lower()
     if not ending:
         raise UsageError(
-            f"{path} has no ending, which would name the format: {', '.join(_ENDINGS)}; or give it by --to"
+            f"{path} has no ending to select the format ({', '.join(_ENDINGS)}); add one, or use --to"
         )
     if ending not in _ENDINGS:
         raise UnknownNameError("format with the ending", ending, tuple(_ENDINGS))

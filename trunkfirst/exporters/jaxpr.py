@@ -324,7 +324,7 @@ class _Walk:
             for term, summed, batch in zip((left, right), inner, batches, strict=True)
         )
         if min(len(free_left), len(free_right)) == 0:
-            raise _unknown("a dot_general that is no product of matrices")
+            raise _unknown("a dot_general that is not a product of matrices")
         if len(free_right) > 1 and any(right.shape[axis] in self._free for axis in free_right):
             # A free size cannot be merged. Factors exchanged: entries (batch, right, left), put back in order.
             swapped = self._product(right, left, (inner[::-1], batches[::-1]))

@@ -100,8 +100,8 @@ def read_in_child(module: str, path: Path | str, size: int, **job: Any) -> dict[
             return dict(_received(path, cast("io.BufferedReader", child.stdout), budget))
         except (BrokenPipeError, EOFError) as error:
             raise CorruptFileError(
-                f"cannot read {path}{' as HDF5' if module == 'hdf5' else ''}: its reader crashed, or needed too "
-                "much memory or time"
+                f"cannot read {path}{' as HDF5' if module == 'hdf5' else ''}: the process that reads it crashed, "
+                "or needed too much memory or time"
             ) from error
         finally:
             child.kill()
@@ -224,14 +224,14 @@ def limit(memory: int, work: int) -> None:
 def _datasets(path: Path, group: Any, prefix: str, h5py: Any) -> Iterator[tuple[str, Any]]:
     """Yield all datasets below `group` by name, reached by hard links alone."""
     if len(group) > _MOST_DATASETS or prefix.count(".") > _DEEPEST_GROUP:
-        raise CorruptFileError(f"{path}: the group {prefix or '/'} holds too much or lies too deep")
+        raise CorruptFileError(f"{path}: the group {prefix or '/'} has too many entries, or is nested too deeply")
     for key in group:
         name = f"{prefix}{key}"
         if key.startswith("#"):  # MATLAB's store for cells and objects
             continue
         if not isinstance(group.get(key, getlink=True), h5py.HardLink):
             raise UnsafeFileError(
-                f"{path}: {name} is a link to another place or file; it is refused: copy the data"
+                f"{path}: {name} is a link to another place or file, which is refused; copy the data"
             )
         item = group[key]
         if isinstance(item, h5py.Group):
@@ -243,7 +243,7 @@ def _datasets(path: Path, group: Any, prefix: str, h5py: Any) -> Iterator[tuple[
 def _claim(path: Path, name: str, dataset: Any) -> int:
     """Return the bytes that a dataset takes in memory; it must be in this file, and complete."""
     if dataset.is_virtual or dataset.external:
-        raise UnsafeFileError(f"{path}: {name} takes its values from other files; it is refused: copy the data")
+        raise UnsafeFileError(f"{path}: {name} has its values in other files, which is refused; copy the data")
     if dataset.shape is None:
         raise CorruptFileError(f"{path}: {name} has no values")
     if dataset.chunks is not None:

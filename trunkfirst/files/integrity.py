@@ -143,7 +143,7 @@ def prepare_directory(path: Path | str) -> Path:
     """Make the folder `path` and check that it can be written; refuse one that is not empty."""
     path = Path(path)
     if path.exists() and not path.is_dir():
-        raise OutputExistsError(f"{path} is a file; name a folder for the results")
+        raise OutputExistsError(f"{path} is a file; choose a folder for the results")
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -245,9 +245,9 @@ def inside(folder: Path | str, name: str) -> Path:
         is_inside = bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
         is_inside = is_inside and path.resolve().is_relative_to(folder.resolve())
     except (OSError, ValueError, RuntimeError) as error:  # a null character, a link to itself
-        raise UnsafeFileError(f"{folder}: {name[:80]!r} is no name of a file: {error}") from error
+        raise UnsafeFileError(f"{folder}: {name[:80]!r} is not a file name: {error}") from error
     if not is_inside:
-        raise UnsafeFileError(f"{folder}: {name[:80]!r} leads out of the folder; refused")
+        raise UnsafeFileError(f"{folder}: {name[:80]!r} lies outside the folder; refused")
     return path
 
 

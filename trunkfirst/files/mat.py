@@ -38,7 +38,7 @@ def write_mat(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
     renamed = {name.replace(".", "_"): array for name, array in arrays.items()}
     for name, array in renamed.items():
         if not (name.isascii() and name.isidentifier()) or name.startswith("_") or len(name) > _LONGEST_NAME:
-            raise DataError(f"{path}: {name!r} is no name of a MATLAB variable; rename this input or label")
+            raise DataError(f"{path}: {name!r} is not a valid name in MATLAB; rename this input or label")
         if array.nbytes > _LARGEST_BYTES:
             raise DataError(f"{path}: {name} has more than 2 GiB, the most a mat file can hold; use .npz or .h5")
     with atomic_write(path) as file:
@@ -56,7 +56,7 @@ def read_mat(path: Path | str) -> dict[str, np.ndarray]:
     if content.startswith(b"MATLAB 7.3") or b"\x89HDF" in (content[:4], content[512:516]):
         return read_hdf5(path, is_matlab=True)
     if content[126:128] not in (b"IM", b"MI"):
-        raise CorruptFileError(f"{path} is no mat file of version 5 to 7.3; save it again with -v7")
+        raise CorruptFileError(f"{path} is not a mat file of version 5 to 7.3; save it again with -v7")
     order = "<" if content[126:128] == b"IM" else ">"
     with reading(path, "a mat file", OSError, ValueError, IndexError, MemoryError, OverflowError, zlib.error):
         matrices = [_unpacked(budget, e, order) for e in _elements(memoryview(content)[128:], order)]

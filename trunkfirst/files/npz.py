@@ -104,7 +104,9 @@ def _entries(path: Path | str, archive: zipfile.ZipFile, size: int) -> list[zipf
             f"{path} holds a pickle, as torch.save writes it, which can run any code; it is refused"
         )
     if len(entries) > _MOST_ARRAYS or len(set(map(_name, entries))) != len(entries):
-        raise CorruptFileError(f"{path}: {len(entries)} arrays, too many or two of one name")
+        raise CorruptFileError(
+            f"{path}: it has {len(entries)} arrays, which is too many, or two with the same name"
+        )
     if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
         raise CorruptFileError(f"{path} has a compression that NumPy does not use; save it again with np.savez")
     if sum(entry.compress_size for entry in entries) > size:
@@ -155,7 +157,7 @@ def _header(path: Path | str, name: str, file: IO[bytes], size: int) -> _Header:
             f"you trust the file, convert it in Python: import numpy as np; {_conversion(Path(path))}"
         )
     if math.prod(found.shape) * found.dtype.itemsize != size - found.size:
-        raise CorruptFileError(f"{path}: {name} says shape {found.shape}, which is not what the file holds")
+        raise CorruptFileError(f"{path}: {name} claims the shape {found.shape}, but the file has other contents")
     return found
 
 

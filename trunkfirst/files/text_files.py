@@ -131,7 +131,9 @@ def read_toml(path: Path | str) -> dict[str, Any]:
     try:
         values = tomllib.loads(read_bytes(path, most=_MOST_TOML).decode())
     except UnicodeDecodeError as error:
-        raise CorruptFileError(f"cannot read {path}: it is no TOML file, which is text: {error}") from error
+        raise CorruptFileError(
+            f"cannot read {path}: it is not a TOML file, because it is not text: {error}"
+        ) from error
     except (ValueError, RecursionError) as error:  # an integer of thousands of digits is no TOMLDecodeError
         raise SettingError(f"{path} is not valid TOML: {error}") from error
     if _is_deep(values):
@@ -165,7 +167,7 @@ def write_csv_folder(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None
     """Write NAME.csv for each array."""
     for name, values in arrays.items():
         if Path(name).name != name:
-            raise DataError(f"{name!r} is no name of a file; rename this input or label")
+            raise DataError(f"{name!r} is not a file name; rename this input or label")
         if values.ndim > 2 or values.size > _MOST_VALUES:
             raise DataError(
                 f"{name}: shape {values.shape} does not fit into CSV, which has at most two axes and "
@@ -220,7 +222,9 @@ def _file_column(path: Path | str, files: Sequence[str]) -> tuple[int | None, li
             places = {known[row[column].strip()]: place for place, row in enumerate(rows)}
             if len(places) < len(files):
                 lost = next(file for number, file in enumerate(files) if number not in places)
-                raise DataError(f"{path}: column {column + 1} names files, but not {lost}; give a row for each")
+                raise DataError(
+                    f"{path}: column {column + 1} has file names, but not {lost}; give a row for each file"
+                )
             return column, [places[number] for number in range(len(files))]
     return None, None
 
@@ -259,7 +263,7 @@ def _words(path: Path | str) -> np.ndarray:
     words = [cell for row in rows for cell in row]
     if len(words) > _MOST_WORDS or max(map(len, words), default=0) > _LONGEST_WORD:
         raise CorruptFileError(
-            f"{path} holds no numbers, but more than {_MOST_WORDS:,} words, or one of {_LONGEST_WORD:,} letters"
+            f"{path} has no numbers, but more than {_MOST_WORDS:,} words, or a word of {_LONGEST_WORD:,} letters"
         )
     return np.array(words, dtype=np.str_)
 

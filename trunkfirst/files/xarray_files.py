@@ -71,7 +71,9 @@ def read_zarr(path: Path | str) -> Labelled:
             raise CorruptFileError(f"{path} has more than {_MOST_FILES:,} files; save it with larger chunks")
         for name in (*folders, *files):
             if (Path(root) / name).is_symlink():
-                raise UnsafeFileError(f"{path}: {name} is a link to another place; it is refused: copy the data")
+                raise UnsafeFileError(
+                    f"{path}: {name} is a link to another place, which is refused; copy the data"
+                )
         size += sum((Path(root) / name).stat().st_size for name in files)
     return _labelled(read_in_child("xarray_files", path, size, is_zarr=True))
 
@@ -137,7 +139,7 @@ def _serve_zarr(job: dict[str, Any], path: Path) -> None:
     found = {each.parent.name: each for each in sorted((*path.glob("*/zarr.json"), *path.glob("*/.zarray")))}
     arrays = {name: each for name, file in found.items() if (each := _opened(path, name, file, zarr)) is not None}
     if not arrays:
-        raise CorruptFileError(f"{path} is no zarr folder, or has no arrays at the top")
+        raise CorruptFileError(f"{path} is not a zarr folder, or has no arrays at the top level")
     allow(path, {name: _claim(array) for name, array in arrays.items()}, job)
     for name, array in arrays.items():
         values = np.asarray(array[...])
@@ -157,9 +159,7 @@ def _opened(path: Path, name: str, file: Path, zarr: Any) -> Any:
     named = [*(metadata.get("codecs") or ()), *(metadata.get("filters") or ()), metadata.get("compressor")]
     codecs = [each.get("name", each.get("id")) if isinstance(each, dict) else each for each in named if each]
     if unknown := [codec for codec in codecs if codec not in _CODECS]:
-        raise UnsafeFileError(
-            f"{path}: {name} has the codec {str(unknown[0])[:80]!r}, which is not known; refused"
-        )
+        raise UnsafeFileError(f"{path}: {name} has the unknown codec {str(unknown[0])[:80]!r}; refused")
     return zarr.open_array(store=str(file.parent), mode="r")
 
 

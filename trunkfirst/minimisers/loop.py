@@ -356,7 +356,7 @@ def _typed(array: np.ndarray, like: Any) -> Array:
         return jr.wrap_key_data(to_device(array))
     if (array.shape, array.dtype) != (like.shape, like.dtype):
         raise CorruptFileError(
-            f"a checkpoint holds an array of shape {array.shape} and type {array.dtype} where {like.shape} and "
-            f"{like.dtype} are expected: it is of another computation; remove the checkpoints to start anew"
+            f"a checkpoint has an array of shape {array.shape} and type {array.dtype}; expected {like.shape} and "
+            f"{like.dtype}: it belongs to another computation; remove the checkpoints to start again"
         )
     return to_device(array)

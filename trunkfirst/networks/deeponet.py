@@ -132,7 +132,7 @@ class DeepONet(eqx.Module):
             )
         array = jnp.asarray(value, self.dtype)
         if array.ndim != 2:
-            raise DataError(f"{name}: expected 2 axes (one row each), got shape {array.shape}")
+            raise DataError(f"{name}: expected 2 axes, got shape {array.shape}")
         if columns is not None and array.shape[1] != columns:
             raise DataError(f"{name}: expected {columns} columns on axis 1, as in training, got {array.shape[1]}")
         return array

@@ -133,7 +133,7 @@ def checked_range(input_ranges: np.ndarray | None) -> tuple[Inputs, Inputs]:
         raise UsageError("this operator does not know the range of its training inputs; fit it again")
     if (count := input_ranges.shape[1]) > MOST_NUMBERS:
         raise UsageError(
-            f"the inputs are functions with {count} values, which measurements do not determine; fit an "
+            f"the inputs are functions with {count} values, too many to find from measurements; fit an "
             f"operator of at most {MOST_NUMBERS} numbers, such as coefficients of the functions in a basis"
         )
     low, high = np.asarray(input_ranges, float)

@@ -130,7 +130,9 @@ class Operator(DeepONet):
         for name, known in zip(self.input_names, domain.sensors, strict=False):
             sensors = given.functions[name].sensors if name in given.functions else None
             if sensors is not None and not (sensors.shape == known.shape and np.allclose(sensors, known)):
-                raise DataError(f"inputs[{name!r}]: other sensors than in training; use dataset.interp(...)")
+                raise DataError(
+                    f"inputs[{name!r}]: the sensors differ from those in training; use dataset.interp(...)"
+                )
         rows = {name: function.values for name, function in given.functions.items()}
         rows = next(iter(rows.values())) if len(rows) == len(self.input_names) == 1 else rows
         places, is_outside = self._checked_points(points, extrapolate=extrapolate)

@@ -159,9 +159,11 @@ def write_operator(operator: Any, folder: Path | str, card: str) -> Path:
     """
     folder = Path(folder)
     if folder.is_file():
-        raise OutputExistsError(f"{folder} is a file; name a folder for the operator")
+        raise OutputExistsError(f"{folder} is a file; choose a folder for the operator")
     if (folder / "metrics.json").exists():
-        raise OutputExistsError(f"{folder} is the folder of a run, whose manifest would be lost; name another")
+        raise OutputExistsError(
+            f"{folder} is the folder of a run, whose manifest would be lost; choose another folder"
+        )
     make_folder(folder)
     arrays: dict[str, np.ndarray] = {}
     description = _describe(operator, "", arrays)
@@ -214,7 +216,7 @@ def _read_weights(path: Path, digest: object) -> dict[str, np.ndarray]:
     with open_file(path) as file:
         content = file.read()
     if hashlib.sha256(content).hexdigest() != digest:
-        raise CorruptFileError(f"{path} does not belong to {_DESCRIPTION}, which names another SHA-256")
+        raise CorruptFileError(f"{path} does not belong to {_DESCRIPTION}, which has another SHA-256")
     length = int.from_bytes(content[:8], "little")
     if length > min(_LONGEST_HEADER, len(content) - 8):
         raise CorruptFileError(f"{path} claims a header of {length:,} bytes; refused")

@@ -92,9 +92,11 @@ class TrainingDomain:
     def _check_extras(self, coordinates: int, sensors: int | None) -> None:
         known, novelty, inputs = self.intervals, self.novelty, self.extras.get("inputs")
         if not (known is None or (known.is_consistent and known.points.shape[1] == coordinates)):
-            raise DataError("domain.extras: arrays of intervals that do not belong together, or too far away")
+            raise DataError(
+                "domain.extras: the arrays of the intervals do not fit together, or have values that are too large"
+            )
         if not (novelty is None or (novelty.is_consistent and sensors in (None, len(novelty.centre)))):
-            raise DataError("domain.extras: arrays for outliers whose sizes do not belong together")
+            raise DataError("domain.extras: the sizes of the arrays for outliers do not fit together")
         if not (inputs is None or (inputs.ndim == 2 and sensors in (None, inputs.shape[1]))):
             raise DataError(f"domain.extras: inputs of shape {inputs.shape} for {sensors} sensors")
 

@@ -69,7 +69,7 @@ def get_problem(name: str) -> AbstractProblem:
     """Return the problem called `name`, which is solved on a mesh."""
     problem = any_problem(name)
     if isinstance(problem, AbstractExactProblem):
-        raise UsageError(f"{name} is known exactly at points of its own; only problems on a mesh serve here")
+        raise UsageError(f"{name} is known exactly at points of its own; expected a problem on a mesh")
     return problem
 
 

@@ -276,8 +276,8 @@ def read_experiment(directory: Path) -> Experiment:
         runs = runs or [Run(metrics=entry) for entry in _mappings(content)]
     if not runs:
         raise DataError(
-            f"{directory} holds no metrics.json of a run, nor run directories; "
-            "give the --out directory of `trunkfirst run` or `trunkfirst compare`."
+            f"{directory} has neither metrics.json of a run nor run folders; "
+            "give the --out folder of `trunkfirst run` or `trunkfirst compare`."
         )
     runs.sort(key=lambda run: (method_rank(run.method), run.method, run.seed))
     claims = directory / "claims.json"
@@ -301,7 +301,7 @@ def _read_mapping(path: Path) -> Mapping[str, object]:
     """A JSON object, or an empty one when there is no such file."""
     content = read_json(path) if path.is_file() else {}
     if not isinstance(content, Mapping):
-        raise CorruptFileError(f"{path} holds a {type(content).__name__}; expected a JSON object. Run again.")
+        raise CorruptFileError(f"{path} has a {type(content).__name__}; expected a JSON object. Run again.")
     return cast("Mapping[str, object]", content)
 
 

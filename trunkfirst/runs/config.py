@@ -52,7 +52,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if self.problem is not None and self.data.file is not None:
-            raise ValueRangeError("give either a problem by name or data.file, and not both")
+            raise ValueRangeError("give either a problem by name or data.file, not both")
 
     @property
     def is_measured(self) -> bool:
@@ -248,7 +248,7 @@ def resolve(
             raise absent(target)
         given = nested(read_toml(target))
     elif Path(target).exists() and target not in problem_names():
-        raise UsageError(f"{target} is no problem; if it holds data, train with: trunkfirst fit {target}")
+        raise UsageError(f"{target} is not a problem; if it has data, train with: trunkfirst fit {target}")
     for key, value in (("seed", seed), ("data.samples", samples)):
         if value is not None:
             put(given, key.split("."), value)
@@ -301,7 +301,9 @@ def make_grid(values: dict[str, Any]) -> Grid:
     lists = _check_lists(values.get("sweep"))
     count = math.prod(len(items) for items in lists.values())
     if count > _MAX_RUNS:
-        raise SettingError(f"[sweep] asks for {count:,} runs; at most {_MAX_RUNS:,}, so leave some values out")
+        raise SettingError(
+            f"[sweep] asks for {count:,} runs, but at most {_MAX_RUNS:,} are allowed; leave some values out"
+        )
     combinations = [dict(zip(lists, items, strict=True)) for items in itertools.product(*lists.values())]
     configs = [_combined(given, combination) for combination in combinations]
     names = _run_names(combinations)
@@ -311,13 +313,13 @@ def make_grid(values: dict[str, Any]) -> Grid:
 def _check_lists(section: object) -> dict[str, list[Any]]:
     """The section, checked, as lists by dotted setting; `trunk.width` may be one key or two."""
     if not isinstance(section, dict) or not section:
-        raise SettingError(f"there is no section [sweep] that says what to vary; {_EXAMPLE}")
+        raise SettingError(f"the section [sweep], with the settings to vary, is missing; {_EXAMPLE}")
     lists = {".".join(path): items for path, items in leaves(section)}
     for key, items in lists.items():
         if not isinstance(items, list) or not items:
             raise SettingError(f"sweep.{key} is {items!r}; expected a list of values, {_EXAMPLE}")
         if any(items.count(item) > 1 for item in items):
-            raise SettingError(f"sweep.{key} names a value twice: {items}")
+            raise SettingError(f"sweep.{key} has a value twice: {items}")
     if _SHORT_WIDTH in lists and not all(type(item) is int and item > 0 for item in lists[_SHORT_WIDTH]):
         raise ValueRangeError(f"sweep.width is {lists[_SHORT_WIDTH]}; expected whole numbers from 1")
     if {_SHORT_WIDTH, "trunk.width"} <= set(lists):

@@ -104,7 +104,7 @@ def _learning_curve(folder: Path, training: OperatorData) -> dict[str, Any] | No
 def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | None = None) -> Case:
     """The operator of a run, its test and training samples, and evaluation points."""
     if not (folder / "config.toml").is_file():
-        raise UsageError(f"{folder} holds no run; give the --out folder of `trunkfirst run` or `trunkfirst fit`")
+        raise UsageError(f"{folder} has no run; give the --out folder of `trunkfirst run` or `trunkfirst fit`")
     config, operator = load_config(folder / "config.toml"), load(folder)
     prepared = load_run_data(config.data, config.problem, reporter=reporter or Silent())
     run = _Run(operator, prepared, _aligned(prepared.data, "the run was trained on"))
@@ -113,9 +113,7 @@ def gather_case(folder: Path, *, data: Path | None = None, reporter: Reporter | 
     if finer is not None and not len(prepared.split.test):
         return _from_unseen(run, finer, name)
     if not len(prepared.split.test):
-        raise UsageError(
-            f"{folder} kept no test samples, and a budget is one of unseen samples; give some with --data FILE"
-        )
+        raise UsageError(f"{folder} has no test samples, which an error budget needs; give some with --data FILE")
     check_own_samples(folder, sum(prepared.counts.values()))
     if finer is not None:
         return _from_file(run, finer, name)
@@ -129,8 +127,7 @@ def _aligned(data: AnyData | ShardedData, what: str) -> OperatorData:
         return data.some(samples_in_memory(data))
     if isinstance(data, ScatteredData):
         raise UsageError(
-            f"{what} scattered data; an error budget needs outputs at the same points for every sample, "
-            "because only then do sensors and evaluation points have a meaning"
+            f"{what} scattered data; an error budget needs outputs at the same points for every sample"
         )
     return data
 
@@ -204,7 +201,7 @@ def _from_file(run: _Run, finer: OperatorData, name: str) -> Case:
     if (places[rows.test] < 0).any():
         lost = int(rows.test[places[rows.test] < 0][0])
         raise DataError(
-            f"{name}: inputs: sample {lost} of the run, a test sample, is not among them; the file must have the "
+            f"{name}: inputs: sample {lost} of the run, a test sample, is missing; the file must have the "
             "same inputs as the run's own data, at other points"
         )
     if finer.points.shape[1] != run.data.points.shape[1]:
@@ -225,7 +222,7 @@ def _from_unseen(run: _Run, given: OperatorData, name: str) -> Case:
     distances, places = KDTree(given.points).query(everyone.points)
     if np.max(distances) > _SAME * np.abs(everyone.points).max():
         lost = int(np.argmax(distances))
-        raise DataError(f"{name}: points: point {lost} of training is not among them, and the sensors must be")
+        raise DataError(f"{name}: points: point {lost} of training is missing, and all of these are needed")
     test = given.take(fresh)
     at_sensors = dc.replace(
         test,

@@ -158,7 +158,7 @@ def read_request(folder: Path) -> dict[str, Any] | None:
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return None
     if not path.is_file():
-        raise UsageError(f"{folder} holds nothing to resume: {path} is missing; start it with its command")
+        raise UsageError(f"{folder} has nothing to resume: {path} is missing; start it with its command")
     return request
 
 
@@ -185,7 +185,7 @@ def check_same_data(data: AnyData | ShardedData) -> None:
             digest.update(np.ascontiguousarray(array).data)
     found = np.frombuffer(digest.digest(), np.uint8)
     if not np.array_equal(found, remember("data", lambda: {"sha256": found})["sha256"]):
-        raise DataError("the data are not those that this run began with; restore them, or start a new run")
+        raise DataError("the data have changed since this run began; restore them, or start a new run")
 
 
 @contextlib.contextmanager

@@ -25,7 +25,9 @@ def translate(old: dict[str, Any]) -> dict[str, Any]:
     try:
         return _translated(old)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise SettingError(f"this looks like a configuration of version 0.1, but is none: {error}") from error
+        raise SettingError(
+            f"this looks like a configuration of version 0.1, but cannot be read as one: {error}"
+        ) from error
 
 
 def _translated(old: dict[str, Any]) -> dict[str, Any]:

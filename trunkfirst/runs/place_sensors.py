@@ -145,7 +145,7 @@ def place_sensors(
     case = _input_case(folder) if inputs else _output_case(folder)
     found, places = case.found, len(case.places)
     if count > places:
-        raise ValueRangeError(f"count is {count}; the run has {places} places to measure: give at most as many")
+        raise ValueRangeError(f"count is {count}; the run has only {places} places to measure")
     if method == "christoffel":
         sensors = christoffel_sensors(found, count, seed=seed)
     else:
@@ -174,7 +174,7 @@ def _errors(
 def _output_case(folder: Path) -> _Case:
     operator = load(folder)
     if not (folder / FILE).is_file():
-        raise UsageError(f"{folder} holds an operator but no points ({FILE}); give the folder of a run or fit")
+        raise UsageError(f"{folder} has an operator but no points ({FILE}); give the folder of a run or fit")
     points = read_summary(folder).points
     data, notes = _samples(folder, len(points))
     found = christoffel(measured_functions(operator, points), weights=None if data is None else data.point_weights)
@@ -203,7 +203,7 @@ def _unseen(prepared: RunData) -> tuple[AnyData, tuple[str, ...]]:
 
 def _prepared(folder: Path) -> RunData:
     if not (folder / "config.toml").is_file():
-        raise UsageError(f"{folder} holds no config.toml")
+        raise UsageError(f"{folder} has no config.toml")
     config = load_config(folder / "config.toml")
     return load_run_data(config.data, config.problem)
 

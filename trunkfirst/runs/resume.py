@@ -45,7 +45,7 @@ def fit_more(
     config = make_config(given)
     old_config, operator = load_config(earlier / "config.toml"), load(earlier)
     if old_config.problem is not None:
-        raise UsageError(f"{earlier} was trained on a problem of this library, to which no file can be added")
+        raise UsageError(f"{earlier} was trained on a problem of this library, to which you cannot add a file")
     old, new = load_run_data(old_config.data).data, load_run_data(config.data).data
     joined(old, new)  # raises where they do not belong together
     keeps_trunk = is_still_good(operator, old, new, earlier, reporter)
@@ -92,9 +92,9 @@ def add_samples(
 
 def _kept_trunk(method: Any, operator: Operator, data: RunData) -> TrunkResult:
     if not isinstance(method, TwoStep):
-        raise UsageError(f"{method.name} has no trunk of its own to keep; use the two-step method")
+        raise UsageError(f"{method.name} has no separate trunk to keep; use the two-step method")
     if operator.trunk.depends_on_input:
-        raise UsageError("a trunk that moves belongs to the encoder it was trained with; fit all samples anew")
+        raise UsageError("a trunk that moves belongs to the encoder it was trained with; fit all samples again")
     with jax.enable_x64(True):
         return reuse_trunk(operator.trunk, method.encode(data.train).fields)
 
@@ -144,10 +144,10 @@ def resume(
                 _config(values), folder, Path(earlier), keeps_trunk=keeps, reporter=reporter, resumes=True
             )
         case _:
-            raise CorruptFileError(f"{folder}: its checkpoints do not say what was asked for")
+            raise CorruptFileError(f"{folder}: its checkpoints do not have the command")
 
 
 def _config(values: Any) -> RunConfig:
     if not isinstance(values, dict):
-        raise CorruptFileError("the checkpoints name no configuration")
+        raise CorruptFileError("the checkpoints have no configuration")
     return make_config(nested(values))

@@ -173,9 +173,7 @@ def sweep(
 def read_grid(folder: Path) -> Grid:
     """The grid of the sweep in a folder."""
     if not (folder / CONFIGS).is_file():
-        raise UsageError(
-            f"{folder} holds nothing to resume: {CONFIGS} is missing; start the sweep with its command"
-        )
+        raise UsageError(f"{folder} has nothing to resume: {CONFIGS} is missing; start the sweep with its command")
     match read_json(folder / CONFIGS):
         case {"configs": dict(configs), "settings": dict(settings)} if set(configs) == set(settings):
             return Grid({name: make_config(nested(values)) for name, values in configs.items()}, settings)

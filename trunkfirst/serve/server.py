@@ -78,7 +78,7 @@ def _check(host: str, token: str | None, limits: Limits, *, is_local: bool) -> N
     if limits.bytes < 1:
         raise ValueRangeError(f"the limit of a body is {limits.bytes} bytes; expected at least 1")
     if token is None and not is_local:
-        raise UsageError(f"{host} can be reached from other machines; give a --token that clients must send")
+        raise UsageError(f"other machines can reach {host}; give a --token that clients must send")
     if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
         raise UsageError(f"the token needs at least {_SHORTEST_TOKEN} printable ASCII characters")
     if token is not None and token != token.strip():
