@@ -42,9 +42,9 @@ def setup(app) -> None:
 
 
 def keep_numbers_whole(app, name, template, context: dict, doctree) -> None:
-    """Browsers would break 2.11e-7 and --out at their hyphens and 3 % at its space."""
+    """Browsers would break 2.11e-7, --out and SHA-256 at their hyphens and 3 % at its space."""
     del app, name, template, doctree
-    whole = re.compile(r"(?<![\w./-])(\d[\d.,]*e-\d+|--?[a-z][\w-]*)(?=[^<>]*<)")
+    whole = re.compile(r"(?<![\w./-])(\d[\d.,]*e-\d+|--?[a-z][\w-]*|SHA-256|Ctrl-C)(?=[^<>]*<)")
     body = whole.sub(r'<span class="whole">\1</span>', context.get("body", ""))
     parts = re.split(r"(<pre>.*?</pre>)", body, flags=re.DOTALL)
     parts[::2] = [re.sub(r"(?<=\d) %", "&#160;%", part) for part in parts[::2]]
