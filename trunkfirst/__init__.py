@@ -1,4 +1,4 @@
-"""Trains deep operator networks (DeepONets) trunk first.
+"""Train deep operator networks (DeepONets) in two steps, the trunk first.
 
 Public names, listed in `__init__.pyi`, are imported when they are first used: `import trunkfirst` itself loads
 neither JAX nor SciPy.
