@@ -295,7 +295,7 @@ def without_config(run: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (without_tests, "kept no test samples"),
+        (without_tests, "has no test samples"),
         (with_more_samples, "more samples than its configuration names"),
         (without_config, "has no run"),
     ],

@@ -216,7 +216,7 @@ def test_without_test_samples_it_says_so(tmp_path: Path):
     export(tmp_path / "run", "html", tmp_path / "page.html")
     content = content_of(tmp_path / "page.html")
     assert content["samples"] == []
-    assert any(note.startswith("The run kept no test samples") for note in content["notes"])
+    assert any(note.startswith("The run has no test samples") for note in content["notes"])
 
 
 # -- the page, in Chromium

@@ -79,7 +79,7 @@ COMMANDS: dict[str, tuple[str, int, str]] = {
     "misspelt file": ("fit mi.npz", 10, "mi.npz does not exist; did you mean 'my.npz'?"),
     "missing folder": ("fit there/my.npz", 10, "there is no folder"),
     "misspelt configuration": ("sweep my.toml", 10, "my.toml does not exist"),
-    "data as configuration": ("sweep my.npz", 10, "it is no TOML file"),
+    "data as configuration": ("sweep my.npz", 10, "it is not a TOML file"),
     "two data files": ("fit my.npz --data grid.npz", 2, "two data files, my.npz and --data grid.npz"),
     "no data": ("fit", 4, "give --data FILE"),
     "no minutes": ("fit my.npz --minutes 0", 2, "'--minutes': Input should be greater than or equal to 0.1"),
@@ -183,7 +183,7 @@ PYTHON: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         errors.UsageError,
         "trunkfirst.TwoStep(branch=...)",
     ),
-    "branch as method": (lambda: _fit(A, U, X, method=trunkfirst.Kernel()), errors.UsageError, "is no method"),
+    "branch as method": (lambda: _fit(A, U, X, method=trunkfirst.Kernel()), errors.UsageError, "is not a method"),
     "misspelt class": (
         lambda: vars(trunkfirst)["__getattr__"]("ModeTrunk"),
         AttributeError,

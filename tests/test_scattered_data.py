@@ -121,7 +121,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"point_weights": np.diag([1.0, 0, 1])}, "point_weights: the weights of sample 1 are all zero"),
     ({"sample_weights": np.ones(2)}, "sample_weights: axis 'samples' has 2"),
     ({"labels": {"beta": np.ones(4)}}, "labels['beta']: axis 'samples' has 4"),
-    ({"channel_names": ("a", "b")}, "channel_names: 2 names"),
+    ({"channel_names": ("a", "b")}, "channel_names: got 2 names"),
 ]
 
 

@@ -118,12 +118,12 @@ def hdf5_soft_link(file: Any, h5py: Any, canary: Path) -> None:
     file["a"] = h5py.SoftLink("/there/values")
 
 
-@h5("from other files")
+@h5("in other files")
 def hdf5_external_storage(file: Any, h5py: Any, canary: Path) -> None:
     file.create_dataset("a", (4,), "u1", external=[(str(canary), 0, h5py.h5f.UNLIMITED)])
 
 
-@h5("from other files")
+@h5("in other files")
 def hdf5_virtual_dataset(file: Any, h5py: Any, canary: Path) -> None:
     layout = h5py.VirtualLayout((3,), "f8")
     layout[:] = h5py.VirtualSource(str(canary), "values", (3,))
@@ -176,7 +176,7 @@ def hdf5_groups_in_a_circle(file: Any, h5py: Any, canary: Path) -> None:
     group["inputs"] = group
 
 
-@h5("too much")
+@h5("too many entries")
 def hdf5_ten_thousand_and_one_arrays(file: Any, h5py: Any, canary: Path) -> None:
     for name in range(10_001):
         file[str(name)] = h5py.SoftLink("/")
