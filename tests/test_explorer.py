@@ -409,7 +409,7 @@ def test_a_grid_is_drawn_without_gaps(named: Path, browser: Browser):
     assert found is not None
     assert float(found[1]) == pytest.approx(expected, rel=1e-5)
     assert float(found[2]) > 0
-    assert browser.text("#interval figcaption") == "Half width, interval of 90%"
+    assert browser.text("#interval figcaption") == "Half width of the 90% interval"
     browser.find("#channel").send_keys("\ue015")
     browser.wait("document.querySelector('#prediction figcaption').textContent === 'Predicted q [W]'")
     assert browser.errors() == []
@@ -417,7 +417,7 @@ def test_a_grid_is_drawn_without_gaps(named: Path, browser: Browser):
 
 def test_a_curve_has_a_band(named: Path, browser: Browser):
     browser.open(named / "line.html", "#values=0.1,300&at=0.5")
-    assert browser.text("#prediction figcaption") == "Predicted heat, with its interval of 90%"
+    assert browser.text("#prediction figcaption") == "Predicted heat, with its 90% interval"
     assert browser.text("#readout").startswith("depth = 0.5: predicted ")
     assert "±" in browser.text("#readout")
     pixels = browser.colours("#prediction canvas")[12:-36, 54:-14]

@@ -255,5 +255,5 @@ def test_what_needs_common_points():
     for trunk in (NetworkTrunk(**SMALL, p=1.0, starts=8), JointTrunk(**SMALL)):
         with pytest.raises(UsageError, match="samples at points of their own need"):
             trunk.fit(fields, dtype=DOUBLE, key=jr.key(0))
-    with pytest.raises(UsageError, match="need one output channel and the same points for all samples; use two-step"):
+    with pytest.raises(UsageError, match="need one output channel and the same points for all samples"):
         fit_method(uneven(), monolithic())

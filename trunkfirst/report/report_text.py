@@ -138,7 +138,7 @@ def _left_out(experiment: Experiment) -> str:
     others = [f"{name} {scientific(error)}" for name, error in found.items() if error is not None]
     if ours is None or len(experiment.methods) > 1:
         return ""
-    baselines = f", that of {' and of '.join(others)}" if others else ""
+    baselines = f" ({', '.join(others)})" if others else ""
     return f"On samples left out of training the mean relative error is {scientific(ours)}{baselines}."
 
 
@@ -148,7 +148,8 @@ def _training(experiment: Experiment) -> str:
         return "No finite training loss was recorded."
     best = mean_of(experiment.runs, "test", "optimal_mean_relative_l2")
     if len(experiment.methods) == 1 and best is not None:
-        return f"With a perfect branch it would be {scientific(best)}; the training loss is {_listed(means)}."
+        (loss,) = means.values()
+        return f"With a perfect branch it would be {scientific(best)}; the training loss is {scientific(loss)}."
     return f"The training loss is {_listed(means)}{_ratio(means)}."
 
 

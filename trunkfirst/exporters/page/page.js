@@ -107,7 +107,7 @@ function makePictures(content, drawings, hasSamples, onResize) {
   const truth = hasSamples && drawings.output.kind !== "curve" ? make(byId("truth"), drawings.output) : null;
   const error = hasSamples ? make(byId("error"), drawings.output, "error") : null;
   const interval = content.half && drawings.output.kind !== "curve" ? make(byId("interval"), drawings.output, "error") : null;
-  if (interval) interval.figure.firstChild.textContent = `Half width, interval of ${content.interval.level}`;
+  if (interval) interval.figure.firstChild.textContent = `Half width of the ${content.interval.level} interval`;
   const output = [prediction, truth, error, interval].filter(Boolean);
   for (const { figure } of output) figure.hidden = false;
   prediction.figure.append(byId("readout"));
@@ -129,7 +129,7 @@ function showFields({ prediction, truth, error, interval, inputs }, shown, conte
   const own = rangeOf(...curves.map(({ values }) => values), ...edges), [low, high] = content.ranges[channel];
   const range = steady && own.low <= own.high ? { low, high } : own;
   const named = `Predicted ${content.channels[channel] === "output" ? "field" : content.channels[channel]}`;
-  prediction.figure.querySelector("figcaption").textContent = named + (isCurve ? `, with its interval of ${content.interval.level}` : "");
+  prediction.figure.querySelector("figcaption").textContent = named + (isCurve ? `, with its ${content.interval.level} interval` : "");
   prediction.draw(curves, range, { title: named, empty: "no value here", probe, band: isCurve ? half : null });
   interval?.draw([{ values: half }], { ...rangeOf(half), low: 0 }, { title: "Half width of the interval", empty: "", probe });
   if (shown.truth) {
