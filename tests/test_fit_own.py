@@ -164,7 +164,7 @@ CANNOT_JOIN: dict[str, tuple[AnyData, str]] = {
         dc.replace(TRAIN, inputs={"f": InputFunction(np.ones((4, 7)))}),
         r"inputs\['f'\]: the new samples have the shape \(4, 7\), the earlier ones \(4, 24\)",
     ),
-    "other inputs": (dc.replace(TRAIN, inputs={"g": TRAIN.inputs["f"]}), "other inputs"),
+    "other inputs": (dc.replace(TRAIN, inputs={"g": TRAIN.inputs["f"]}), "in their inputs"),
     "channels": (dc.replace(TRAIN, outputs=TRAIN.outputs[..., None]), "outputs: the new samples have the shape"),
     "scattered": (scattered(4, 24), "in their inputs or in the kind of points"),
     "weights": (dc.replace(TRAIN, sample_weights=np.ones(4)), "sample_weights: given only for"),

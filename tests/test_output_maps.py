@@ -187,8 +187,8 @@ def test_a_positive_value_on_a_side():
 
 BAD: dict[str, tuple[Output, OperatorData, type[TrunkfirstError], str]] = {
     "no such coordinate": (Output(("y-",)), bump(), SettingError, "'y-' is not a side; the sides are x- x+"),
-    "no such end": (Output(("x",)), bump(), SettingError, "'x' is no side"),
-    "empty": (Output(("",)), bump(), SettingError, "'' is no side"),
+    "no such end": (Output(("x",)), bump(), SettingError, "'x' is not a side"),
+    "empty": (Output(("",)), bump(), SettingError, "'' is not a side"),
     "zero is not positive": (
         Output(("x-",), positive=True),
         growth(),

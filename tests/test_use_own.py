@@ -148,7 +148,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         4,
         "give a positive period for one of the coordinates x",
     ),
-    "no such side": (["--data", "DATA", *OPTIONS, "--set", 'output.fixed=["y-"]'], 4, "'y-' is no side"),
+    "no such side": (["--data", "DATA", *OPTIONS, "--set", 'output.fixed=["y-"]'], 4, "'y-' is not a side"),
     "not positive": (["--data", "DATA", *OPTIONS, "--set", "output.positive=true"], 6, "learns the logarithm"),
     "no such kind": (["--data", "DATA", "--set", "branch.kind=magic"], 3, "no method.branch of kind 'magic'"),
     "no such encoder": (
