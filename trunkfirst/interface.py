@@ -14,6 +14,7 @@ from .candidates import Candidate
 from .data.data_display import html_table
 from .data.operator_data import OperatorData
 from .data.read_write import read_data
+from .data.repeated_samples import copied_samples, parts_apart
 from .data.scattered_data import AnyData, ScatteredData
 from .data.sharded_data import ShardedData
 from .distributed.mesh import use_devices
@@ -179,10 +180,10 @@ _BASELINES = {"pca-ridge": Linear(), "pca-kernel-ridge": Kernel()}
 class CrossValidation:
     """Relative l2 errors of all samples, each predicted by an operator that was chosen and fitted without it.
 
-    `errors` is (samples,), NaN for suggested samples; `parts` are the indices of the samples left out together;
-    `channel_errors` are the errors by channel if there are several; `baseline` has the errors of PCA + ridge and
-    PCA + kernel ridge on the same parts if all samples have the same points; `methods` are those chosen without
-    each part.
+    `errors` is (samples,), NaN for suggested samples and copies; `parts` are the indices of the samples left out
+    together; `channel_errors` are the errors by channel if there are several; `baseline` has the errors of PCA +
+    ridge and PCA + kernel ridge on the same parts if all samples have the same points; `methods` are those chosen
+    without each part.
     """
 
     errors: Float[np.ndarray, " samples"]
@@ -265,12 +266,13 @@ def cross_validate(
     data, start = as_data(inputs, outputs, points, axes), time.perf_counter()
     parts = _parts(data, folds, seed)
     assert not isinstance(data, ShardedData)
+    used = np.flatnonzero(~copied_samples(data))
     errors, by_channel = np.full(data.samples, np.nan), np.full((data.samples, data.channels), np.nan)
     methods: list[AbstractMethod] = []
     with as_reporter(progress) as reporter:
         for number, part in enumerate(parts):
             reporter.say(f"fold {number + 1} of {folds}: {len(part)} samples are left out")
-            rest = np.setdiff1d(np.arange(data.samples), part)
+            rest = np.setdiff1d(used, part)
             split = Split(train=rest, validation=np.empty(0, np.int64), test=part)
             share = None if minutes is None else minutes / folds
             result = train(method or TwoStep(), RunData(data, split), seed=seed, minutes=share, reporter=reporter)
@@ -288,10 +290,14 @@ def _parts(data: AnyData | ShardedData, folds: int, seed: int) -> list[Int[np.nd
     """The samples that are left out together."""
     if isinstance(data, ShardedData):
         raise UsageError("cross-validation needs all samples in memory; take some with data.take(...)")
-    order = np.random.default_rng(seed).permutation(data.exchangeable)
+    rows = data.exchangeable
+    order = np.random.default_rng(seed).permutation(rows[~copied_samples(data)[rows]])
     if not 2 <= folds <= len(order) // 2:
         raise DataError(f"folds: {folds} of {len(order)} samples; choose from 2 to half the samples")
-    return [np.sort(part) for part in np.array_split(order, folds)]
+    parts = parts_apart(data, order, lambda rows: np.array_split(rows, folds))
+    if not all(map(len, parts)):
+        raise DataError(f"folds: {folds}, but fewer samples have different inputs; choose fewer folds")
+    return parts
 
 
 def _baseline(data: AnyData, parts: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
