@@ -363,6 +363,14 @@ def test_progress_is_printed_while_nothing_is_reported(capsys: pytest.CaptureFix
     assert err.count("data 1/3") >= 2
 
 
+def test_a_sentence_stays_in_its_line(capsys: pytest.CaptureFixture[str]):
+    """Off a terminal; and what is in brackets, as a unit, is no markup."""
+    sentence = f"warning: velocity [m/s] {'is large ' * 20}".strip()
+    with progress.TerminalReporter() as reporter:
+        reporter.say(sentence)
+    assert capsys.readouterr().err.splitlines() == [sentence]
+
+
 def test_a_closed_form_has_no_progress(capsys: pytest.CaptureFixture[str]):
     with progress.TerminalReporter() as reporter:
         for iterations in (1, 2):

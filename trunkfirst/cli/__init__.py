@@ -54,8 +54,10 @@ _HINTS = {
     "command 'train'": " Use trunkfirst fit FILE, or trunkfirst run PROBLEM.",
     "command 'test'": " Use trunkfirst evaluate DIR.",
     "command 'help'": " Use trunkfirst --help, or trunkfirst COMMAND --help.",
+    "command 'version'": " Use trunkfirst --version.",
     "option: --iterations": ". Use --minutes, or --set trunk.iterations=N.",
     "option: --epochs": ". Use --minutes, or --set trunk.iterations=N.",
+    "option: --method (Possible options: --set)": ". Use --set trunk.kind=K, branch.kind=K or method.kind=K.",
 }
 
 for command in (run, compare, fit, resume, sweep):
