@@ -216,6 +216,17 @@ PYTHON: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         AttributeError,
         "write result.operator.predict",
     ),
+    "error of a result": (
+        lambda: _fit(A, U, X).error,
+        AttributeError,
+        "did you mean 'validation_error'?",
+    ),
+    "a file with arrays": (lambda: _fit("my.npz", U, X), errors.UsageError, "call fit(data) without others"),
+    "an export by save": (
+        lambda: _fit(A, U, X).operator.save("m.onnx"),
+        errors.UsageError,
+        "call trunkfirst.export(operator, path)",
+    ),
     "class as trunk": (
         lambda: trunkfirst.TwoStep(trunk=trunkfirst.ModesTrunk),
         errors.ValueRangeError,
@@ -296,6 +307,10 @@ def test_arrays_of_objects_in_npy_are_refused(desk: Path, tmp_path: Path):
     np.save(tmp_path / "inputs.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(errors.UnsafeFileError, match="can run any code when read"):
         trunkfirst.read_data(tmp_path)
+
+
+def test_numbers_in_words_are_numbers():
+    assert _fit(A, U, X, minutes="0.5", seed="1").status == "finished"
 
 
 def test_many_channels_are_named():

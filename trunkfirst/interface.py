@@ -114,12 +114,12 @@ def fit(
     file = str(inputs) if isinstance(inputs, str | Path) else None
     settings = DataSettings(file=file, test_share=test_share)
     options: dict[str, Any] = {"trunk_result": trunk_result, "throw": throw}
+    checked = RunConfig(method=method, seed=seed, minutes=minutes)  # refuses what is out of range
     budget: dict[str, Any] = {
-        "seed": seed,
-        "minutes": minutes,
+        "seed": checked.seed,
+        "minutes": checked.minutes,
         "intervals": chooses if intervals is None else intervals,
     }
-    RunConfig(method=method, seed=seed, minutes=minutes)  # refuses what is out of range
     with as_reporter(progress) as reporter:
         options["reporter"] = reporter
         parts = split_data(data, settings, start=start, reporter=reporter)
@@ -144,6 +144,10 @@ def as_data(
         if isinstance(inputs, OperatorData | ScatteredData | ShardedData):
             return inputs
         return read_samples(Path(inputs), None, None) if isinstance(inputs, str | Path) else read_data(inputs)
+    if isinstance(inputs, str | Path | OperatorData | ScatteredData | ShardedData):
+        raise UsageError(
+            "inputs: a file or data have outputs and points of their own; call fit(data) without others"
+        )
     if points is None and hasattr(inputs, "dims") and hasattr(outputs, "dims"):
         return _from_labelled(inputs, outputs)
     if outputs is None or points is None:
