@@ -271,11 +271,12 @@ def refuse_swapped(inputs: object, points: object, outputs: object) -> None:
     if isinstance(inputs, Mapping):
         inputs = next(iter(inputs.values())) if len(inputs) == 1 else None
     values = inputs if hasattr(inputs, "shape") else getattr(inputs, "values", None)
-    shapes = [getattr(array, "shape", None) for array in (values, points, outputs)]
-    if None in shapes or not all(shapes):
+    (samples, *sensors), (count, *coordinates), (rows, *columns) = (
+        getattr(array, "shape", None) or (None,) for array in (values, points, outputs)
+    )
+    if samples is None or samples != rows or len(coordinates) > 1 or not columns:
         return
-    (samples, *sensors), (count, *_), (rows, *columns) = shapes
-    if samples == rows and sensors == [count] and columns and columns[0] != count:
+    if sensors == [count] and columns[0] != count:
         raise DataError(
             f"outputs: axis 'points' has {columns[0]} entries, but points has {count}, as many as a row of "
             "inputs; inputs and outputs look swapped"

@@ -185,10 +185,11 @@ def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
     if not all(np.isfinite(sample.prediction).all() for sample, _, _ in shown):
         return Omission(title, "a prediction is not finite.")
     largest = max(float(np.abs(sample.prediction - sample.target).max()) for sample, _, _ in shown)
-    channel = f", {wording.channel(worst.channel).split(' (')[0]}" if evaluation.channels > 1 else ""
+    name, count = wording.channel(worst.channel).split(" (")[0], evaluation.channels
+    channel = f" Shown is {name}, one of {count} channels." if count > 1 else ""
     caption = (
         f"Of {len(evaluation.errors):,} test samples, which were not used for training: the one with the median "
-        f"error, and the one with the largest{channel}. The largest absolute error here is {scientific(largest)}."
+        f"error, and the one with the largest.{channel} The largest absolute error here is {scientific(largest)}."
     )
     return _panel(title, caption, evaluation, shown, wording)
 
