@@ -1,6 +1,7 @@
 """The command line, in process: output, exit codes, messages."""
 
 import functools as ft
+import gc
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ from helpers import read_file
 
 import trunkfirst
 from trunkfirst import progress, run_data
-from trunkfirst.cli import app, console, run_command as main
+from trunkfirst.cli import app, console, keep_interrupts, run_command as main
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.files.integrity import verify_manifest
 from trunkfirst.files.text_files import read_json
@@ -148,6 +149,23 @@ def test_an_interrupted_run_ends_with_130(call: Call, monkeypatch: pytest.Monkey
     assert not (tmp_path / "a" / "metrics.json").exists()
 
 
+def test_an_interrupt_of_the_garbage_collector_is_not_lost():
+    """Python ignores exceptions of its callbacks."""
+
+    def callback(*_: Any) -> None:
+        gc.callbacks.remove(callback)
+        raise KeyboardInterrupt
+
+    before, sys.unraisablehook = sys.unraisablehook, keep_interrupts
+    try:
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            gc.callbacks.append(callback)
+            gc.collect()
+            time.sleep(10)
+    finally:
+        sys.unraisablehook = before
+
+
 def test_an_interrupt_outside_training_ends_with_130(call: Call, monkeypatch: pytest.MonkeyPatch):
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -155,7 +173,7 @@ def test_an_interrupt_outside_training_ends_with_130(call: Call, monkeypatch: py
     monkeypatch.setattr("trunkfirst.runs.run.run", stop)
     code, out, err = call("run", NAME, *SMALL, "--quiet")
     assert (code, out) == (130, "")
-    assert err in ("", "trunkfirst: interrupted\n")
+    assert err == "trunkfirst: interrupted\n"
 
 
 # -- compare
@@ -361,6 +379,14 @@ def test_progress_is_printed_while_nothing_is_reported(capsys: pytest.CaptureFix
             time.sleep(0.1)
             err += capsys.readouterr().err
     assert err.count("data 1/3") >= 2
+
+
+def test_a_sentence_stays_in_its_line(capsys: pytest.CaptureFixture[str]):
+    """Off a terminal; and what is in brackets, as a unit, is no markup."""
+    sentence = f"warning: velocity [m/s] {'is large ' * 20}".strip()
+    with progress.TerminalReporter() as reporter:
+        reporter.say(sentence)
+    assert capsys.readouterr().err.splitlines() == [sentence]
 
 
 def test_a_closed_form_has_no_progress(capsys: pytest.CaptureFixture[str]):

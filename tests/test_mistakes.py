@@ -37,6 +37,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "channels-first": {"inputs": A, "x": X, "t": T, "outputs": np.stack([GRID, GRID**2], axis=1)},
         "nan": {"inputs": A, "points": X, "outputs": np.where(np.arange(12) == 4, np.nan, U)},
         "one": {"inputs": A[:1], "points": X, "outputs": U[:1]},
+        "swapped": {"inputs": U, "points": X, "outputs": A},
         "words": {"inputs": A.astype(str), "points": X, "outputs": U},
         "fewer": {"inputs": A[:15], "points": X, "outputs": U},
         "new": {"inputs": A[:5]},
@@ -52,6 +53,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "table.csv").write_text("a,b\n1,2\n")
     (folder / "semicolons.csv").write_text("1,5;2;3\n1,5;2\n")
     (folder / "text.npz").write_text("hello")
+    (folder / "table").write_text("hello")
     (folder / "empty").mkdir()
     trunkfirst.fit(folder / "my.npz", method=CLOSED, out=folder / "runs" / "mine", test_share=0.1)
     return folder
@@ -127,11 +129,18 @@ COMMANDS: dict[str, tuple[str, int, str]] = {
     "underscore": ("run nonlinear_conductivity", 3, "did you mean 'nonlinear-conductivity'?"),
     "misspelt method": ("compare nonlinear-conductivity --methods twostep", 3, "did you mean 'two-step'?"),
     "run without its folder": ("evaluate mine", 10, "mine: no such run; did you mean 'runs/mine'?"),
-    "model of a run": (
-        "predict runs/mine/model --inputs new.npz --out u.npz",
-        10,
-        "runs/mine/model is a model; give the folder of its run",
+    "predictions over the data": (
+        "predict runs/mine --inputs new.npz --out my.npz",
+        8,
+        "my.npz is read for these",
     ),
+    "predictions over the inputs": ("predict runs/mine --inputs new.npz --out new.npz", 8, "to another file"),
+    "swapped": ("fit swapped.npz", 6, "as many as a row of inputs; inputs and outputs look swapped"),
+    "no ending of the data": ("fit table", 2, "table has no ending, which would name the format"),
+    "data without its ending": ("fit my", 10, "my does not exist; did you mean 'my.npz'?"),
+    "capitals": ("export runs/mine --to ONNX --out m.onnx", 3, "did you mean 'onnx'?"),
+    "version as a command": ("version", 2, "Use trunkfirst --version"),
+    "method as an option": ("fit my.npz --method two-step", 2, "Use --set trunk.kind=K"),
     "report as a run": ("report runs/mine/page.html", 10, "no such run; did you mean 'runs/mine'?"),
     "inputs by another name": ("predict runs/mine --inputs names.npz --out u.npz", 6, "--key inputs=NAME"),
     "semicolons": ("predict runs/mine --inputs semicolons.csv --out u.npz", 10, "separate by commas"),
@@ -168,6 +177,7 @@ def _fit(*arrays: Any, **options: Any) -> Any:
 
 PYTHON: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "points before outputs": (lambda: _fit(A, X, U), errors.DataError, "outputs"),
+    "swapped": (lambda: _fit(U, A, X), errors.DataError, "inputs and outputs look swapped"),
     "no points": (lambda: _fit(A, U), errors.UsageError, "points: not given; call fit(inputs, outputs, points)"),
     "one array": (lambda: _fit(A), errors.DataError, "give a path, a dictionary or an xarray Dataset"),
     "coordinates in a list": (lambda: _fit(A, GRID, [X, T]), errors.DataError, "{'x': x, 't': t}"),
@@ -205,6 +215,17 @@ PYTHON: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: _fit(A, U, X).predict(A),
         AttributeError,
         "write result.operator.predict",
+    ),
+    "error of a result": (
+        lambda: _fit(A, U, X).error,
+        AttributeError,
+        "did you mean 'validation_error'?",
+    ),
+    "a file with arrays": (lambda: _fit("my.npz", U, X), errors.UsageError, "call fit(data) without others"),
+    "an export by save": (
+        lambda: _fit(A, U, X).operator.save("m.onnx"),
+        errors.UsageError,
+        "call trunkfirst.export(operator, path)",
     ),
     "class as trunk": (
         lambda: trunkfirst.TwoStep(trunk=trunkfirst.ModesTrunk),
@@ -255,6 +276,24 @@ def test_what_is_meant_is_understood(call: Call, desk: Path, tmp_path: Path, mon
     assert np.array_equal(np.load(tmp_path / "u.npz")["outputs"], expected)
 
 
+def test_a_model_saved_alone_predicts(call: Call, desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It knows its points, intervals and sensors, as the folder of a run does."""
+    monkeypatch.chdir(desk)
+    for name, folder in {"run": "runs/mine", "model": "runs/mine/model"}.items():
+        assert call("predict", folder, "--inputs", "new.npz", "--out", tmp_path / f"{name}.npz")[0] == 0
+    one, other = (np.load(tmp_path / f"{name}.npz") for name in ("run", "model"))
+    assert set(one) == set(other)
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert call("evaluate", "runs/mine/model", "--data", "my.npz")[0] == 0
+
+
+def test_a_row_of_points_is_one_coordinate(tmp_path: Path):
+    """As MATLAB's linspace makes it, and SciPy writes vectors."""
+    scipy_io = pytest.importorskip("scipy.io")
+    scipy_io.savemat(tmp_path / "my.mat", {"inputs": A, "points": X, "outputs": U})
+    assert np.array_equal(trunkfirst.read_data(tmp_path / "my.mat").points, X[:, None])
+
+
 def test_a_run_is_not_overwritten_by_a_model(desk: Path):
     operator = trunkfirst.load(desk / "runs" / "mine")
     with pytest.raises(errors.OutputExistsError, match="is the folder of a run"):
@@ -268,6 +307,10 @@ def test_arrays_of_objects_in_npy_are_refused(desk: Path, tmp_path: Path):
     np.save(tmp_path / "inputs.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(errors.UnsafeFileError, match="can run any code when read"):
         trunkfirst.read_data(tmp_path)
+
+
+def test_numbers_in_words_are_numbers():
+    assert _fit(A, U, X, minutes="0.5", seed="1").status == "finished"
 
 
 def test_many_channels_are_named():

@@ -1,6 +1,7 @@
 """Single test samples in the report: error maps, worst samples, input and output; reasons where none is drawn."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from report_runs import grid, spoil, write_comparison, write_run
 
+import trunkfirst
 from trunkfirst.data.operator_data import OperatorData
 from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.errors import CorruptFileError
@@ -161,3 +163,19 @@ def test_scattered_samples_keep_their_own_points(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     spoil(folder, triangles=None, **{name: value for name, value in arrays.items() if name.startswith("worst")})
     assert "Sample 1, error" in write_report(folder).read_text()
+
+
+def test_without_test_samples_there_is_no_empty_section(tmp_path: Path):
+    """The title is the name of the folder, as arrays have none."""
+    a, x = np.random.default_rng(0).normal(size=(30, 2)), np.linspace(0, 1, 12)
+    method = trunkfirst.TwoStep(trunkfirst.ModesTrunk(), trunkfirst.Linear(), inputs="standardise", weights="none")
+    fields = {"T": a @ np.stack([x, x**2]), "q": a @ np.stack([x**3, x])}
+    for share, folder in ((0.0, tmp_path / "beam"), (0.2, tmp_path / "tested")):
+        trunkfirst.fit(a, fields, x, method=method, out=folder, test_share=share)
+    page, tested = (write_report(tmp_path / name).read_text() for name in ("beam", "tested"))
+    assert "<h1>beam</h1>" in page
+    assert "No samples were held back for testing" in page
+    assert "Single test samples" not in page
+    assert "no run holds a finite" not in page
+    assert "Single test samples" in tested
+    assert re.search("the one with the largest. Shown is [Tq], one of 2 channels.", tested)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from trunkfirst.data.array_checks import repeated_rows, unique_rows
+from trunkfirst.data.array_checks import unique_rows
+from trunkfirst.data.repeated_samples import repeated_rows
 from trunkfirst.data.scattered_data import ScatteredData, scattered_from_lists
 from trunkfirst.errors import DataError
 

@@ -273,9 +273,9 @@ def parts_of(order: Int[np.ndarray, " rows"], *, measured: bool) -> list[Int[np.
     return [np.sort(part) for part in np.array_split(order, folds)]
 
 
-def one_part(order: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " part"]:
+def one_part(order: Int[np.ndarray, " rows"]) -> list[Int[np.ndarray, " part"]]:
     """A fifth of the rows, more if half of it would be too few samples for intervals, but at most a third."""
-    return np.sort(order[: max(len(order) // FOLDS, min(len(order) // 3, _ENOUGH), 1)])
+    return [np.sort(order[: max(len(order) // FOLDS, min(len(order) // 3, _ENOUGH), 1)])]
 
 
 # Fewer modes, which hold less noise, must be this much better; modes that are not needed may add this to an error.

@@ -38,7 +38,10 @@ _CONTROLS = ("Cc", "Cf", "Zl", "Zp", "Cs")
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return "did you mean 'x'? " for the closest of the known names, or nothing."""
-    return "".join(f"did you mean {close!r}? " for close in difflib.get_close_matches(name, list(known), 1))
+    names = {each.casefold(): each for each in known}
+    return "".join(
+        f"did you mean {names[close]!r}? " for close in difflib.get_close_matches(name.casefold(), names, 1)
+    )
 
 
 def without_controls(text: str) -> str:

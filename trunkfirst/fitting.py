@@ -25,6 +25,7 @@ from .chosen import Chosen
 from .clock import Clock
 from .data.data_check import input_warnings
 from .data.operator_data import OperatorData
+from .data.repeated_samples import parts_apart
 from .data.scattered_data import AnyData
 from .data.sharded_data import ShardedData
 from .device_arrays import seed_key
@@ -36,7 +37,7 @@ from .inputs import AutoInputs
 from .intervals import HeldOut, Intervals, conformal_intervals
 from .leaderboard import Trials
 from .linear.orthonormalise import SVD
-from .memory import check_memory, memory_in_words
+from .memory import memory_in_words
 from .method import AbstractMethod, Trained, plot_losses
 from .minimisers.loop import OnStep, Status
 from .monolithic import Monolithic
@@ -49,7 +50,6 @@ from .regressors.network import AutoBranch
 from .run_data import RunData
 from .search import Search
 from .sizing import samples_within, with_sizes, within_minutes
-from .stream import stream_bytes
 from .training_summary import TrainingSummary, summarise, training_domain
 from .trials import Folds, TrainedTrunk
 from .trunks import AutoTrunk, ModesTrunk, has_modes
@@ -137,11 +137,12 @@ def _trials(
         samples = samples.take(np.sort(rng.permutation(samples.samples)[:most]))
     order = rng.permutation(samples.exchangeable)
     has_network = isinstance(method, TwoStep) and not isinstance(method.trunk, ModesTrunk)
+    several = ft.partial(parts_of, measured=measured)
     if isinstance(samples, OperatorData) and not (has_network and measured):
-        return Folds(samples, method.output, parts_of(order, measured=measured), seed=seed)
+        return Folds(samples, method.output, parts_apart(samples, order, several), seed=seed)
     if not isinstance(method, TwoStep):
         raise SettingError("samples at points of their own need the two-step method")
-    parts = [one_part(order)] if has_network else parts_of(order, measured=measured)
+    parts = parts_apart(samples, order, one_part if has_network else several)
     return TrainedTrunk(samples, method, parts, seed=seed, on_step=reporter.on_step)
 
 
@@ -220,7 +221,7 @@ def train(
     """
     start, reporter = time.perf_counter(), reporter or Silent()
     clock = Clock(minutes, start=start - data.seconds)
-    check_data_memory(data)
+    data.check_memory()
     summary = ft.cache(lambda: summarise(data.train, None))
     options: dict[str, Any] = {"summary": summary, "data": data, "seed": seed, "start": start}
     finish = ft.partial(_finish, reporter=reporter, throw=throw, **options)
@@ -278,7 +279,7 @@ def _finish(
     trained = trained or fit_method(
         data.whole or samples, final, key=seed, trunk_result=trunk_result, on_step=reporter.on_step, throw=throw
     )
-    remarks = [*precision_warnings(chosen.method, trained, samples), *input_warnings(samples)]
+    remarks = [*precision_warnings(chosen.method, trained, samples), *data.remarks, *input_warnings(samples)]
     for warning in remarks:
         reporter.say(f"warning: {warning}")
     found = prediction_intervals(samples, chosen, trained, seed=seed) if intervals else None
@@ -336,13 +337,6 @@ def fit_method(
     return trained
 
 
-def check_data_memory(data: RunData) -> None:
-    """Raise `MemoryNeedError` where training on the data needs more memory than is free."""
-    floats = (data.data.flat_inputs.size + data.data.outputs.size) // data.data.samples
-    beside = 0 if data.whole is None else stream_bytes(data.whole)
-    check_memory(data.data.samples, floats, is_loaded=True, beside=beside)
-
-
 def _evaluated(trained: Trained, train_data: AnyData, test: AnyData, chosen: Chosen) -> Evaluation:
     """With a kernel baseline fitted to the same training samples, where there is no baseline yet."""
     evaluation = evaluate(trained.operator, test)
@@ -368,8 +362,8 @@ def prediction_intervals(samples: AnyData, chosen: Chosen, trained: Trained, *, 
         return None
     if chosen.held_out is not None:
         return conformal_intervals(chosen.held_out())
-    rows = samples.exchangeable
-    left_out = np.sort(np.random.default_rng(seed).permutation(rows)[: max(len(rows) // 5, 1)])
+    order = np.random.default_rng(seed).permutation(samples.exchangeable)
+    (left_out,) = parts_apart(samples, order, lambda rows: [rows[: max(len(rows) // 5, 1)]])
     rest = np.setdiff1d(np.arange(samples.samples), left_out)
     operator = fit_method(samples.take(rest), chosen.method, key=seed).operator
     held = samples.take(left_out)

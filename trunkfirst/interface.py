@@ -14,6 +14,7 @@ from .candidates import Candidate
 from .data.data_display import html_table
 from .data.operator_data import OperatorData
 from .data.read_write import read_data
+from .data.repeated_samples import copied_samples, parts_apart
 from .data.scattered_data import AnyData, ScatteredData
 from .data.sharded_data import ShardedData
 from .distributed.mesh import use_devices
@@ -113,12 +114,12 @@ def fit(
     file = str(inputs) if isinstance(inputs, str | Path) else None
     settings = DataSettings(file=file, test_share=test_share)
     options: dict[str, Any] = {"trunk_result": trunk_result, "throw": throw}
+    checked = RunConfig(method=method, seed=seed, minutes=minutes)  # refuses what is out of range
     budget: dict[str, Any] = {
-        "seed": seed,
-        "minutes": minutes,
+        "seed": checked.seed,
+        "minutes": checked.minutes,
         "intervals": chooses if intervals is None else intervals,
     }
-    RunConfig(method=method, seed=seed, minutes=minutes)  # refuses what is out of range
     with as_reporter(progress) as reporter:
         options["reporter"] = reporter
         parts = split_data(data, settings, start=start, reporter=reporter)
@@ -143,6 +144,10 @@ def as_data(
         if isinstance(inputs, OperatorData | ScatteredData | ShardedData):
             return inputs
         return read_samples(Path(inputs), None, None) if isinstance(inputs, str | Path) else read_data(inputs)
+    if isinstance(inputs, str | Path | OperatorData | ScatteredData | ShardedData):
+        raise UsageError(
+            "inputs: a file or data have outputs and points of their own; call fit(data) without others"
+        )
     if points is None and hasattr(inputs, "dims") and hasattr(outputs, "dims"):
         return _from_labelled(inputs, outputs)
     if outputs is None or points is None:
@@ -179,10 +184,10 @@ _BASELINES = {"pca-ridge": Linear(), "pca-kernel-ridge": Kernel()}
 class CrossValidation:
     """The result of `cross_validate`: errors of all samples, each predicted by an operator fitted without it.
 
-    `errors` (samples,) are relative l2 errors, NaN for suggested samples; `channel_errors` has them for each of
-    several channels. `parts` has the indices of the samples that were left out together, and `methods` the method
-    chosen without each part. `baseline` has the errors of PCA + ridge and PCA + kernel ridge on the same parts, if
-    all samples have the same points.
+    `errors` (samples,) are relative l2 errors, NaN for suggested samples and copies; `channel_errors` has them for
+    each of several channels. `parts` has the indices of the samples that were left out together, and `methods` the
+    method chosen without each part. `baseline` has the errors of PCA + ridge and PCA + kernel ridge on the same
+    parts, if all samples have the same points.
     """
 
     errors: Float[np.ndarray, " samples"]
@@ -269,12 +274,13 @@ def cross_validate(
     data, start = as_data(inputs, outputs, points, axes), time.perf_counter()
     parts = _parts(data, folds, seed)
     assert not isinstance(data, ShardedData)
+    used = np.flatnonzero(~copied_samples(data))
     errors, by_channel = np.full(data.samples, np.nan), np.full((data.samples, data.channels), np.nan)
     methods: list[AbstractMethod] = []
     with as_reporter(progress) as reporter:
         for number, part in enumerate(parts):
             reporter.say(f"fold {number + 1} of {folds}: {len(part)} samples are left out")
-            rest = np.setdiff1d(np.arange(data.samples), part)
+            rest = np.setdiff1d(used, part)
             split = Split(train=rest, validation=np.empty(0, np.int64), test=part)
             share = None if minutes is None else minutes / folds
             result = train(method or TwoStep(), RunData(data, split), seed=seed, minutes=share, reporter=reporter)
@@ -292,10 +298,14 @@ def _parts(data: AnyData | ShardedData, folds: int, seed: int) -> list[Int[np.nd
     """The samples that are left out together."""
     if isinstance(data, ShardedData):
         raise UsageError("cross-validation needs all samples in memory; take some with data.take(...)")
-    order = np.random.default_rng(seed).permutation(data.exchangeable)
+    rows = data.exchangeable
+    order = np.random.default_rng(seed).permutation(rows[~copied_samples(data)[rows]])
     if not 2 <= folds <= len(order) // 2:
         raise DataError(f"folds: {folds} of {len(order)} samples; choose from 2 to half the samples")
-    return [np.sort(part) for part in np.array_split(order, folds)]
+    parts = parts_apart(data, order, lambda rows: np.array_split(rows, folds))
+    if not all(map(len, parts)):
+        raise DataError(f"folds: {folds}, but fewer samples have different inputs; choose fewer folds")
+    return parts
 
 
 def _baseline(data: AnyData, parts: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ from scipy.spatial import KDTree
 
 from .data.array_checks import unit_of
 from .data.data_display import range_in_words
+from .data.repeated_samples import repeated_rows
 from .data.scattered_data import AnyData, ScatteredData
 from .errors import ValueRangeError
 from .linear.blocked_qr import one_blas_thread
@@ -256,6 +257,7 @@ def fit_novelty(inputs: Inputs) -> Novelty:
     hundred of them is above the limit or, where there are fewer than 199, none; the same holds for the training
     inputs themselves, which are further out than new ones where they are fewer than their sensors.
     """
+    inputs = np.delete(inputs, repeated_rows(inputs)[:, 1], axis=0)  # the distance to a copy is no measure
     inputs = some_inputs(np.where(np.abs(inputs) < _LEAST, 0.0, inputs))
     most = min(_MAX_COORDINATES, max(1, len(inputs) // _ROWS_PER_COORDINATE))  # the same in every fold
     folds = _folds(len(inputs))

@@ -306,7 +306,7 @@ class Leaderboard:
         baselines = ", ".join(
             f"{name} {self.mean(name):.1e}" for name in BASELINES.values() if name in self._errors.errors
         )
-        left = f"; {self._clock.left:.0f} s left" if self._clock.minutes is not None else ""
+        left = f"; {max(self._clock.left, 0):.0f} s left" if self._clock.minutes is not None else ""
         self._reporter.say(f"best so far: {self.best()}, {self.mean(self.best()):.1e} ({baselines}){left}")
 
     def chosen(self) -> Chosen:

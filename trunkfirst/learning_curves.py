@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 
 from .data.operator_data import OperatorData
 from .data.read_write import read_data
+from .data.repeated_samples import different
 from .data.scattered_data import ScatteredData
 from .data.sharded_data import ShardedData
 from .errors import DataError, UsageError, ValueRangeError
@@ -147,7 +148,7 @@ def learning_curve(
     given = data if isinstance(data, OperatorData | ScatteredData | ShardedData) else read_data(data)
     if not isinstance(given, OperatorData):
         raise UsageError("a learning curve needs outputs at the same points for every sample, in memory")
-    rows = np.random.default_rng(seed).permutation(given.exchangeable)[:_MOST]
+    rows = different(given, np.random.default_rng(seed).permutation(given.exchangeable))[:_MOST]
     if len(rows) < FEWEST or not 2 <= folds <= len(rows) // 2:
         raise DataError(f"samples: {len(rows)} in {folds} folds; a learning curve needs {FEWEST} samples or more")
     parts, candidate = np.array_split(rows, folds), _candidate(method)

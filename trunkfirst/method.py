@@ -58,7 +58,9 @@ class Trained:
         def __getattr__(self, name: str) -> Never:
             """Say where the methods of the operator are."""
             is_there = not name.startswith("_") and hasattr(Operator, name)
-            where = f"; write result.operator.{name}" if is_there else ""
+            near = next((each for each in dir(self) if name in each and not each.startswith("_")), None)
+            near = near and f"; did you mean {near!r}?"
+            where = f"; write result.operator.{name}" if is_there else near or ""
             raise AttributeError(f"a {type(self).__name__} has no {name!r}{where}", name=name)
 
     def __repr__(self) -> str:

@@ -86,7 +86,7 @@ class TerminalReporter:
             self._progress.stop_task(task)
         self._tasks.clear()
         self._latest = text.strip()
-        self._console.print(text)
+        self._print_line(text)
 
     def on_samples(self, done: int, total: int) -> None:
         """Show the progress of solving samples."""
@@ -126,7 +126,8 @@ class TerminalReporter:
 
     def _print_line(self, text: str) -> None:
         self._last_line = time.monotonic()
-        self._console.print(text, soft_wrap=True, markup=False)
+        # A terminal breaks lines between words; in a file a sentence stays in its line.
+        self._console.print(text, soft_wrap=not self._console.is_terminal, markup=False)
 
     def _keep_printing(self) -> None:
         """Print the latest line again if nothing was printed for a while, e.g. during a compilation."""

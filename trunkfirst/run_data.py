@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from .data.operator_data import OperatorData
 from .data.read_write import read_data
+from .data.repeated_samples import copied_samples, parts_apart
 from .data.scattered_data import AnyData, joined
 from .data.sharded_data import ShardedData
 from .distributed.processes import leader_first
@@ -19,7 +20,7 @@ from .memory import check_file, check_memory
 from .problems.generate import any_problem, make_data
 from .progress import Reporter, Silent
 from .settings import Field, record
-from .stream import samples_in_memory, take_together
+from .stream import samples_in_memory, stream_bytes, take_together
 
 
 @record
@@ -114,6 +115,8 @@ class RunData:
     """All samples that train, where they do not fit into memory: `data` and `split` then have some of them."""
     test_reference: Float[np.ndarray, "samples points *channels"] | None = None
     """The finer solution of the test samples, where `data` has none."""
+    copies: int = 0
+    """Samples that are in no part, because they have the inputs and outputs of others."""
 
     def without_references(self) -> "RunData":
         """The same with the finer solution of the test samples alone: training reads no other, and it is large."""
@@ -140,6 +143,18 @@ class RunData:
             "validation": validation,
             "test": test,
         }
+
+    @property
+    def remarks(self) -> list[str]:
+        """A sentence on copies, if there are any."""
+        words = "copies of others, with the same inputs and outputs, and not used"
+        return [f"{self.copies} samples are {words}"] if self.copies else []
+
+    def check_memory(self) -> None:
+        """Raise `MemoryNeedError` where training on the data needs more memory than is free."""
+        floats = (self.data.flat_inputs.size + self.data.outputs.size) // self.data.samples
+        beside = 0 if self.whole is None else stream_bytes(self.whole)
+        check_memory(self.data.samples, floats, is_loaded=True, beside=beside)
 
     @ft.cached_property
     def train(self) -> AnyData:
@@ -220,28 +235,39 @@ def split_data(
         data = data.take(np.arange(data.samples))
     if settings.suggested:
         data = dc.replace(data, is_suggested=np.ones(data.samples, bool))
-    return RunData(data, _split(data, settings), time.perf_counter() - start, settings.split_seed)
+    is_copy = copied_samples(data)
+    split, seconds = _split(data, settings, ~is_copy), time.perf_counter() - start
+    return RunData(data, split, seconds, settings.split_seed, copies=int(is_copy.sum()))
 
 
-def _split(data: AnyData, settings: DataSettings) -> Split:
-    """At random; samples that were suggested are not like new ones, and train."""
-    rows, (validation, test) = data.exchangeable, settings.held_back
+def _split(data: AnyData, settings: DataSettings, is_used: Bool[np.ndarray, " samples"]) -> Split:
+    """At random, those with the same inputs together; suggested samples are not like new ones, and train."""
+
+    def held_back(rows: Int[np.ndarray, " rows"]) -> list[np.ndarray]:
+        validation, test = settings.held_back
+        split = Split.random(len(rows), validation_share=validation, test_share=test, seed=settings.split_seed)
+        return [rows[split.validation], rows[split.test]]
+
+    used, rows = np.flatnonzero(is_used), data.exchangeable
+    rows = rows[is_used[rows]]
     if not len(rows):
-        return Split(train=np.arange(data.samples), validation=rows, test=rows)
-    split = Split.random(len(rows), validation_share=validation, test_share=test, seed=settings.split_seed)
-    held = {"validation": rows[split.validation], "test": rows[split.test]}
-    return Split(train=np.setdiff1d(np.arange(data.samples), np.concatenate([*held.values()])), **held)
+        return Split(train=used, validation=rows, test=rows)
+    validation, test = parts_apart(data, rows, held_back)
+    return Split(np.setdiff1d(used, np.concatenate([validation, test])), validation, test)
 
 
 def _together(old: RunData, new: RunData) -> RunData:
     """Each sample keeps its part, so that no test sample has trained the earlier trunk."""
     if old.whole is not None or new.whole is not None:
         raise UsageError("samples in shards cannot be added to those of an earlier fit; fit all of them again")
+    data = joined(old.data, new.data)
+    is_copy = copied_samples(data)  # a copy of a test sample must not train
     parts = {
         part: np.concatenate([getattr(old.split, part), old.data.samples + getattr(new.split, part)])
         for part in ("train", "validation", "test")
     }
-    return RunData(joined(old.data, new.data), Split(**parts), old.seconds + new.seconds, new.split_seed)
+    split = Split(**{name: part[~is_copy[part]] for name, part in parts.items()})
+    return RunData(data, split, old.seconds + new.seconds, new.split_seed, copies=int(is_copy.sum()))
 
 
 def _split_shards(data: ShardedData, settings: DataSettings, start: float, reporter: Reporter) -> RunData:

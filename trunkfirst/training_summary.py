@@ -132,8 +132,6 @@ def write_summary(folder: Path, summary: TrainingSummary) -> None:
 
 def read_summary(folder: Path) -> TrainingSummary:
     """Read `training.npz` of a run folder."""
-    if (folder / "model.json").exists():
-        raise CorruptFileError(f"{folder} is a model; give the folder of its run, which also has {FILE}")
     arrays = read_npz(folder / FILE)
     sensors = {name[8:]: value for name, value in arrays.items() if name.startswith("sensors.")}
     try:
@@ -147,13 +145,27 @@ def read_summary(folder: Path) -> TrainingSummary:
 
 
 def load_run(folder: Path) -> tuple[Operator, TrainingSummary]:
-    """The operator of a run folder, which is verified, and the summary, from which its domain is completed."""
+    """The operator of a run folder, which is verified, and the summary, from which its domain is completed.
+
+    A model that was saved alone knows what a summary says.
+    """
+    if (folder / "model.json").exists():
+        operator = load(folder)
+        return operator, _summary_of(operator, folder)
     verify_run(folder)
     operator, summary = load(folder), read_summary(folder)
     domain = operator.domain  # before 0.2 only the summary had points, intervals and outliers
     points = summary.points if domain.points is None else domain.points
     domain = dc.replace(domain, points=points, extras=domain.extras or summary.extras())
     return dc.replace(operator, domain=domain), summary
+
+
+def _summary_of(operator: Operator, folder: Path) -> TrainingSummary:
+    domain = operator.domain
+    if domain.points is None:
+        raise CorruptFileError(f"{folder} is a model without points; give the folder of its run, which has {FILE}")
+    sensors = dict(zip(operator.input_names, domain.sensors, strict=False))
+    return TrainingSummary(domain.points, sensors, domain.novelty, domain.intervals, domain.extras.get("inputs"))
 
 
 def _check(summary: TrainingSummary) -> None:

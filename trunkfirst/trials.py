@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from .candidates import Candidate, ModeCounts
 from .comparison import smallness, with_shares
 from .data.operator_data import OperatorData
+from .data.repeated_samples import parts_apart
 from .data.scattered_data import AnyData, channel_weights
 from .device_arrays import seed_key
 from .encode import encoded, input_layout
@@ -91,10 +92,8 @@ class Folds:
     def with_parts(self, count: int) -> "Folds | None":
         """The same samples in more parts; None if there are as many already."""
         rows = np.random.default_rng(self._seed).permutation(np.concatenate(self.parts))
-        if (count := min(count, len(rows))) <= len(self.parts):
-            return None
-        parts = [np.sort(part) for part in np.array_split(rows, count)]
-        return Folds(self.data, self._output, parts, seed=self._seed)
+        parts = parts_apart(self.data, rows, lambda each: np.array_split(each, min(count, len(each))))
+        return None if len(parts) <= len(self.parts) else Folds(self.data, self._output, parts, seed=self._seed)
 
     @ft.cached_property
     def _smallness(self) -> Float[np.ndarray, " samples"]:

@@ -4,8 +4,10 @@ The modules of the commands import NumPy, JAX and most of the library inside the
 number of threads is set before.
 """
 
+import _thread
 import os
 import sys
+import threading
 import warnings
 from typing import Annotated
 
@@ -54,8 +56,10 @@ _HINTS = {
     "command 'train'": " Use trunkfirst fit FILE, or trunkfirst run PROBLEM.",
     "command 'test'": " Use trunkfirst evaluate DIR.",
     "command 'help'": " Use trunkfirst --help, or trunkfirst COMMAND --help.",
+    "command 'version'": " Use trunkfirst --version.",
     "option: --iterations": ". Use --minutes, or --set trunk.iterations=N.",
     "option: --epochs": ". Use --minutes, or --set trunk.iterations=N.",
+    "option: --method (Possible options: --set)": ". Use --set trunk.kind=K, branch.kind=K or method.kind=K.",
 }
 
 for command in (run, compare, fit, resume, sweep):
@@ -69,6 +73,7 @@ app.add_typer(data_app, name="data")
 def main() -> None:
     """Entry point of the console script."""
     _limit_threads()
+    sys.unraisablehook = keep_interrupts
     try:
         code = run_command()
     except KeyboardInterrupt as error:  # a second one, while the first was handled
@@ -93,6 +98,14 @@ def _limit_threads() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+def keep_interrupts(found: "sys.UnraisableHookArgs") -> None:
+    """Ctrl-C in a callback of the garbage collector, of which JAX has one, would be ignored: send it again."""
+    if isinstance(found.exc_value, KeyboardInterrupt):
+        threading.Timer(0.05, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(found)
+
+
 def run_command(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code. An error of this library is printed in one line."""
     warnings.showwarning = lambda message, *_: _print_error(f"warning: {message}")
@@ -113,6 +126,8 @@ def run_command(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         _print_error("interrupted")
         return 143 if isinstance(error, Terminated) else 130
+    if code == 130:  # Typer's own for Ctrl-C before the work begins
+        _print_error("interrupted")
     return code if isinstance(code, int) else 0
 
 

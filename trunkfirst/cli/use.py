@@ -133,7 +133,7 @@ def predict(
     from ..networks.prediction_files import check_target, write_predictions
     from ..training_summary import load_run
 
-    check_target(out)
+    check_target(out, inputs, points, _data_of(folder))
     operator, memory = load_run(folder)
     domain, given = operator.domain, read_inputs(inputs, keys=parse_keys(keys or []), names=operator.input_names)
     values = _at_sensors(operator, memory, given.functions)
@@ -350,6 +350,15 @@ def _test_samples(folder: Path) -> "AnyData":
     if prepared.test is None:
         raise UsageError(f"{folder} has no test samples; give --data FILE")
     return prepared.test
+
+
+def _data_of(folder: Path) -> Path | None:
+    """The file with the data of a run, if there is one."""
+    from ..runs.config import load_config
+
+    path = folder / "config.toml"
+    file = load_config(path).data.file if path.is_file() else None
+    return None if file is None else Path(file)
 
 
 def _at_sensors(operator: "Operator", memory: "TrainingSummary", inputs: dict[str, Any]) -> "np.ndarray":

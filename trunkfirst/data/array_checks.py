@@ -266,15 +266,21 @@ def unique_rows(
     return ordered[is_new], inverse
 
 
-def repeated_rows(rows: Float[np.ndarray, "rows columns"]) -> Int[np.ndarray, "repeated 2"]:
-    """Return every row that repeats an earlier one, as pairs (index of the first, index of the repetition)."""
-    first: dict[int, int] = {}
-    pairs: list[tuple[int, int]] = []
-    for index, row in enumerate(rows + 0.0):  # turns -0.0 into 0.0, so that their bytes agree
-        earlier = first.setdefault(hash(row.tobytes()), index)
-        if earlier != index and np.array_equal(rows[earlier], rows[index]):
-            pairs.append((earlier, index))
-    return np.array(pairs, np.int64).reshape(-1, 2)
+def refuse_swapped(inputs: object, points: object, outputs: object) -> None:
+    """Refuse outputs that belong to other points, if the inputs would fit these."""
+    if isinstance(inputs, Mapping):
+        inputs = next(iter(inputs.values())) if len(inputs) == 1 else None
+    values = inputs if hasattr(inputs, "shape") else getattr(inputs, "values", None)
+    (samples, *sensors), (count, *coordinates), (rows, *columns) = (
+        getattr(array, "shape", None) or (None,) for array in (values, points, outputs)
+    )
+    if samples is None or samples != rows or len(coordinates) > 1 or not columns:
+        return
+    if sensors == [count] and columns[0] != count:
+        raise DataError(
+            f"outputs: axis 'points' has {columns[0]} entries, but points has {count}, as many as a row of "
+            "inputs; inputs and outputs look swapped"
+        )
 
 
 def checked_labels(labels: Mapping[str, object], samples: int) -> dict[str, Float[np.ndarray, " samples"]]:

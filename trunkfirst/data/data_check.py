@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .array_checks import evenly, real_numbers, repeated_rows
+from .array_checks import evenly, real_numbers
 from .data_display import range_in_words
 from .fixed_functions import Spectrum, fixed_functions, spectrum
 from .named_arrays import AnyData, list_arrays
 from .operator_data import OperatorData
 from .read_write import data_and_rest
+from .repeated_samples import FEWEST_INPUTS, repeated_rows
 from .scattered_data import ScatteredData
 from .sharded_data import ShardedData, is_sharded, open_shards
 
@@ -44,8 +45,14 @@ class DataCheck:
 def input_warnings(data: AnyData) -> list[str]:
     """A sentence where there is nothing to learn from."""
     inputs = data.flat_inputs
-    is_varied = (inputs != inputs[:1]).any()
-    return [] if is_varied else ["all samples have the same inputs, so that all predictions are the same"]
+    if not (inputs != inputs[:1]).any():
+        return ["all samples have the same inputs, so that all predictions are the same"]
+    if not (repeats := len(repeated_rows(inputs))):
+        return []
+    what = "to an operator that is noise, and they are left out together"
+    if (count := data.samples - repeats) < FEWEST_INPUTS:
+        what = f"{count} different inputs are too few to measure the error on others"
+    return [f"{repeats} of {data.samples} samples have the inputs of an earlier one, but other outputs: {what}"]
 
 
 def check_data(source: object, *, keys: Mapping[str, str] | None = None) -> DataCheck:

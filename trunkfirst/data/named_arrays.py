@@ -249,10 +249,12 @@ def data_from_arrays(arrays: Arrays) -> AnyData:
     """Make data from arrays by our keys; scattered where `points` has three axes.
 
     More tolerant than the constructors where nothing is lost: one axis of points, sensors or inputs means one
-    coordinate or one sensor; inputs with more axes are values on a grid; a column or row is a vector; single
-    next to double precision becomes double.
+    coordinate or one sensor; inputs with more axes are values on a grid; a column or row is a vector, of points
+    too, if the outputs are as long; single next to double precision becomes double.
     """
     points, outputs = (real_numbers(key, arrays[key]) for key in ("points", "outputs"))
+    if points.ndim == 2 and len(points) == 1 < points.shape[1] == outputs.shape[-1]:
+        points = points.T
     inputs = inputs_from_arrays(arrays)
     dtype = np.result_type(points, outputs, *(function.values for function in inputs.values()))
     fields: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}

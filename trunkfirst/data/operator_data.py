@@ -22,6 +22,7 @@ from .array_checks import (
     evenly,
     plain_name,
     real_array,
+    refuse_swapped,
     sample_indices,
     whole_numbers,
 )
@@ -137,6 +138,7 @@ class AbstractData(abc.ABC):
         channel_names: Sequence[str] = (),
         units: Mapping[str, str] | None = None,
     ) -> None:
+        refuse_swapped(inputs, points, outputs)
         fields = self._checked(points, outputs, point_weights, reference_outputs, triangles)
         samples, coordinates = len(fields["outputs"]), fields["points"].shape[-1]
         channels = fields["outputs"].shape[2] if fields["outputs"].ndim == 3 else 1

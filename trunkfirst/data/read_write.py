@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import DataError, UnknownNameError, UnsafeFileError
+from ..errors import DataError, UnknownNameError, UnsafeFileError, UsageError
 from ..files.hdf5 import read_hdf5, write_hdf5
 from ..files.integrity import absent, inside
 from ..files.mat import read_mat, write_mat
@@ -238,6 +238,11 @@ def _read_path(path: Path) -> dict[str, np.ndarray]:
         raise DataError(
             f"{path} is only one table; give a folder with inputs.csv and outputs.csv, a row for each sample, and "
             "points.csv, a row for each point"
+        )
+    if not suffix:
+        known = ", ".join(_FORMATS)
+        raise UsageError(
+            f"{path} has no ending, which would name the format; rename it to end with one of: {known}"
         )
     if suffix not in _FORMATS:
         raise UnknownNameError("file format", path.suffix, _ENDINGS)

@@ -185,7 +185,9 @@ def absent(path: Path | str) -> CorruptFileError:
     hint = f"there is no folder {path.parent}" if folder != path.parent.absolute() else ""
     if not hint:
         with contextlib.suppress(OSError):
-            hint = did_you_mean(path.name, (each.name for each in folder.iterdir())).strip()
+            names = sorted(each.name for each in folder.iterdir())
+            same = next((f"did you mean {each!r}?" for each in names if Path(each).stem == path.name), "")
+            hint = same or did_you_mean(path.name, names).strip()
     return CorruptFileError(f"{path} does not exist{hint and '; '}{hint}")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ..data.named_arrays import NewInputs
-from ..errors import UnknownNameError
+from ..errors import OutputExistsError, UnknownNameError
 from ..files.hdf5 import write_hdf5
 from ..files.integrity import prepare_directory
 from ..files.mat import write_mat
@@ -22,8 +22,10 @@ _ENDINGS = (*_PLAIN, *_LABELLED, ".vtu", "")
 _FIELDS = {"outputs": "", "lower": "_lower", "upper": "_upper"}
 
 
-def check_target(path: Path) -> None:
-    """Refuse a file of an unknown format before anything is computed."""
+def check_target(path: Path, *sources: Path | None) -> None:
+    """Refuse a file of an unknown format, or one that is read, before anything is computed."""
+    if any(each is not None and each.exists() and path.exists() and path.samefile(each) for each in sources):
+        raise OutputExistsError(f"{path} is read for these predictions; write them to another file with --out")
     if path.suffix.lower() not in _ENDINGS:
         known = (*_ENDINGS[:-1], "a folder, without an ending, of .vtu files")
         raise UnknownNameError("file format", path.suffix, known)

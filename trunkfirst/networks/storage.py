@@ -29,7 +29,7 @@ from ..encoders import (
     Powers,
     Standardise,
 )
-from ..errors import CorruptFileError, OutputExistsError
+from ..errors import CorruptFileError, OutputExistsError, UsageError
 from ..files.integrity import (
     CARD,
     atomic_write,
@@ -147,6 +147,8 @@ _ENCODERS = (Identity, Standardise, Elementwise, Powers, LinearProjection, Chain
 _INTERPOLATIONS = (GridSpline, SimplexInterpolation, FlatInterpolation, RadialInterpolation)
 _OTHERS = (TrainingDomain, OutputMap, Boundary, Periodic, FourierFeatures, *_INTERPOLATIONS)
 _ALL = (*_NETWORKS, *_ON_GRIDS, *_FEATURES, *_ENCODERS, *_OTHERS)
+# Endings of files that `export` writes.
+_EXPORTS = (".onnx", ".stablehlo", ".py", ".html")
 PARTS: dict[str, type] = {part.__name__: part for part in _ALL}
 PARTS |= dict.fromkeys(("Coordinates", "Coefficients", "QuadratureProjection"), LinearProjection)
 
@@ -155,9 +157,11 @@ def write_operator(operator: Any, folder: Path | str, card: str) -> Path:
     """Write `model.safetensors`, `model.json`, the card and a manifest into `folder`, made if necessary.
 
     Returns the folder. Raises an `OutputNotWritableError` if the folder cannot be created, and an
-    `OutputExistsError` if it is a file or the folder of a run.
+    `OutputExistsError` if it is a file or the folder of a run; a `UsageError` for the ending of an export.
     """
     folder = Path(folder)
+    if folder.suffix.lower() in _EXPORTS:
+        raise UsageError(f"{folder}: save writes a folder; for such a file call trunkfirst.export(operator, path)")
     if folder.is_file():
         raise OutputExistsError(f"{folder} is a file; choose a folder for the operator")
     if (folder / "metrics.json").exists():

@@ -185,10 +185,12 @@ def draw_fields(experiment: Experiment, wording: Wording) -> Drawn:
     if not all(np.isfinite(sample.prediction).all() for sample, _, _ in shown):
         return Omission(title, "a prediction is not finite.")
     largest = max(float(np.abs(sample.prediction - sample.target).max()) for sample, _, _ in shown)
-    channel = f", {wording.channel(worst.channel).split(' (')[0]}" if evaluation.channels > 1 else ""
+    name, count = wording.channel(worst.channel).split(" (")[0], evaluation.channels
+    channel = f" Shown is {name}, one of {count} channels." if count > 1 else ""
     caption = (
-        f"The samples with the median and with the largest error{channel}, of {len(evaluation.errors):,} test "
-        f"samples, which were not used for training. The largest absolute error here is {scientific(largest)}."
+        f"The samples with the median and with the largest error, of {len(evaluation.errors):,} test "
+        f"samples, which were not used for training.{channel} The largest absolute error here is "
+        f"{scientific(largest)}."
     )
     return _panel(title, caption, evaluation, shown, wording)
 

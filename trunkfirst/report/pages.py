@@ -140,7 +140,8 @@ def _sections(experiment: Experiment, wording: Wording) -> tuple[Section, ...]:
         draw_mean_errors(experiment, wording),
         draw_histogram(experiment),
     )
-    if all(run.number("samples", "test") == 0 for run in experiment.runs):
+    is_untested = all(run.number("samples", "test") == 0 for run in experiment.runs)
+    if is_untested:
         errors = (_UNTESTED,)
     fields = draw_fields(experiment, wording) if len(experiment.methods) == 1 else None
     first = fields or draw_error_maps(experiment, wording)
@@ -154,7 +155,9 @@ def _sections(experiment: Experiment, wording: Wording) -> tuple[Section, ...]:
         section("training", "Training", training),
         section("errors", "Errors on unseen samples", errors),
         section("budget", "Error budget", budget_items(experiment)),
-        section("maps", "Single test samples", (*left_out, draw_worst(experiment, wording))),
+        section(
+            "maps", "Single test samples", () if is_untested else (*left_out, draw_worst(experiment, wording))
+        ),
     )
 
 

@@ -61,8 +61,9 @@ class RunConfig:
 
     @property
     def name(self) -> str:
-        """The problem, or the name of the file."""
-        return self.problem or Path(self.data.file or "data").stem
+        """The problem, or the name of the file; of data.npz, which `trunkfirst.fit` writes, that of its folder."""
+        file = Path(self.data.file or "data")
+        return self.problem or (file.name == "data.npz" and file.parent.name) or file.stem
 
 
 def make_config(values: dict[str, Any]) -> RunConfig:
