@@ -115,8 +115,6 @@ class KernelProblem:
     w: Weights
     groups: tuple[int, ...] = ()
     linear: Float[np.ndarray, " weights"] | None = None
-    between: Float[np.ndarray, "samples samples"] | None = None
-    """The distances of the inputs, where they are known."""
 
     def take(self, count: int, rng: np.random.Generator) -> "KernelProblem":
         """A random part of at most `count` samples."""
@@ -126,8 +124,7 @@ class KernelProblem:
 
     def rows(self, rows: Rows) -> "KernelProblem":
         """These samples."""
-        between = None if self.between is None else self.between[np.ix_(rows, rows)]
-        return dc.replace(self, X=self.X[rows], Y=self.Y[rows], w=self.w[rows], between=between)
+        return dc.replace(self, X=self.X[rows], Y=self.Y[rows], w=self.w[rows])
 
     def median_distance(self) -> float:
         """The median distance between samples that differ, 1 if none do."""
@@ -174,9 +171,9 @@ class KernelProblem:
         )
 
     def _factor(self, length: Length, ridge: float) -> Float[np.ndarray, "samples samples"]:
-        A = np.empty((len(self.X), len(self.X)))
+        A = np.empty((len(self.X), len(self.X)), order="F")  # which LAPACK does not copy
         for rows in np.array_split(np.arange(len(A)), 1 + len(A) // 500):  # so that no temporary is large
-            A[rows] = self._kernel(rows, length)
+            A[:, rows] = self._kernel(rows, length).T
         A[np.diag_indices_from(A)] += ridge / self.w
         try:
             return scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
@@ -223,13 +220,13 @@ class KernelProblem:
         return centred @ _leading_directions(centred * np.sqrt(self.w)[:, None])
 
     def _kernel(self, rows: Int[np.ndarray, " rows"], length: Length) -> Float[np.ndarray, "rows samples"]:
-        if isinstance(length, np.ndarray):
+        if isinstance(length, np.ndarray) or len(self.X) > _BLOCK:
             return self.values_at(self.X[rows], length)
         return MATERN[self.smoothness](self._distances[rows] / length, np.exp)
 
     @ft.cached_property
     def _distances(self) -> Float[np.ndarray, "samples samples"]:
-        return distances(self.X, self.X) if self.between is None else self.between
+        return distances(self.X, self.X)
 
 
 def _part(samples: int, most: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
@@ -322,7 +319,6 @@ class Kernel(AbstractRegressor):
             if self.lengths == "each":
                 problem, length, ridge = self._find(problem, task.layout.groups, rng)
             else:
-                problem = dc.replace(problem, between=distances(problem.X, problem.X))
                 length, ridge = self._choose(problem.take(self.selection_samples, rng))
             ridge, coefficients = self._solve(problem, length, ridge)
             if len(held):
