@@ -171,17 +171,18 @@ class KernelProblem:
         )
 
     def _factor(self, length: Length, ridge: float) -> Float[np.ndarray, "samples samples"]:
-        A = np.empty((len(self.X), len(self.X)), order="F")  # which LAPACK does not copy
+        A = np.empty((len(self.X), len(self.X)), order="F")  # which LAPACK overwrites
         for rows in np.array_split(np.arange(len(A)), 1 + len(A) // 500):  # so that no temporary is large
             A[:, rows] = self._kernel(rows, length).T
         A[np.diag_indices_from(A)] += ridge / self.w
-        try:
-            return scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError as error:
+        (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
+        factor, failed = potrf(A, lower=1, clean=1, overwrite_a=1)
+        if failed:
             raise SolveError(
                 f"the kernel matrix of length {np.median(length):.3g} is singular with ridge {ridge:.1e}; "
                 "use a larger ridge or a smaller length"
-            ) from error
+            )
+        return factor
 
     def leave_one_out(self, length: Length, ridge: float) -> float:
         """The weighted mean norm of the errors at samples left out, a_i / C_ii with a = C (Y - offset).
