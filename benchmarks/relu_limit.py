@@ -6,6 +6,7 @@ A ReLU trunk is linear on pieces of the plane. Its training loss after longer an
 that of continuous functions that are linear on the triangles of a uniform mesh, fitted to the same outputs, which
 cubic functions interpolate between the points. Numbers are those that are free: all weights and biases of the
 hidden layers, or the values at the corners, for each of the three functions that the outputs consist of.
+Searches of earlier calls stay in the table.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import numpy as np
 import scipy.interpolate
 import scipy.sparse
 import scipy.sparse.linalg
-from _common import Stopwatch, Table, draw_curves, make_run_config, options_for, publish
+from _common import Stopwatch, Table, draw_curves, make_run_config, options_for, publish, published
 from _two_step import prepared_data
 
 from trunkfirst.encode import encode
@@ -41,11 +42,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     with jax.enable_x64(True):
         fields: Any = encode(prepared_data("fast", PROBLEM).train, method, DTYPE).fields
         meshes = mesh_rows(fields, options.divisions)
-        searches: list[tuple[Any, ...]] = []
+        searches = {tuple(row[1:3]): row for row in published("relu-limit", options).get("searches", [])}
         for seed in options.seeds:
             for share in options.shares:
-                searches.append(search_row(method.trunk, fields, seed, share, options.clock))
-                report(options, searches, meshes)
+                row = search_row(method.trunk, fields, seed, share, options.clock)
+                searches[tuple(row[1:3])] = row
+                report(options, [searches[key] for key in sorted(searches)], meshes)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +115,7 @@ def hats(places: np.ndarray, count: int) -> scipy.sparse.csr_matrix:
     return scipy.sparse.csr_matrix((np.concatenate(weights), (rows, np.concatenate(columns))), shape=shape)
 
 
-def report(options: argparse.Namespace, searches: list[tuple[Any, ...]], meshes: list[tuple[Any, ...]]) -> None:
+def report(options: argparse.Namespace, searches: list[Any], meshes: list[Any]) -> None:
     """The table and the figure of loss against pieces."""
     curves = {
         f"search, seed {seed}": [(row[4], row[6]) for row in searches if row[1] == seed]
@@ -125,7 +127,7 @@ def report(options: argparse.Namespace, searches: list[tuple[Any, ...]], meshes:
         draw_curves(axes, curves)
 
     table = Table("Loss of the ReLU trunk of 5.1 after longer searches, and of meshes", HEAD, [*searches, *meshes])
-    publish("relu-limit", options, table, {}, draw)
+    publish("relu-limit", options, table, {"searches": searches}, draw)
 
 
 if __name__ == "__main__":
