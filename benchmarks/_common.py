@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import trunkfirst
 from trunkfirst.runs.config import RunConfig, nested, problem_configs
 
 # Times include compiling, unless stated otherwise.
@@ -27,7 +28,7 @@ PAPER_PROBLEMS = {
     "multiple-inputs": "5.3",
 }
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
-_PACKAGES = ("trunkfirst", "jax", "numpy", "scipy", "scikit-learn", "deepxde", "torch", "neuraloperator")
+_PACKAGES = ("jax", "numpy", "scipy", "scikit-learn", "deepxde", "torch", "neuraloperator")
 _MARKERS = "osD^vXP*"
 
 
@@ -115,7 +116,7 @@ def publish(
     name: str, options: argparse.Namespace, table: Table, details: Any, draw: Callable[[Any], None]
 ) -> None:
     """Print the table; write it as markdown, with the details as JSON, and what `draw` puts on axes as SVG."""
-    text = f"{table.markdown()}\n\n`{options.command}`; {environment()}; clock: {options.clock}."
+    text = f"{table.markdown()}\n\n{source_of(options)}."
     print(text)
     if options.quick and options.out is None:
         return
@@ -133,9 +134,27 @@ def publish(
     _save_figure(images / f"{name}.svg", draw)
 
 
+def published(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The details that `publish` wrote before; empty if there are none, and in a quick run."""
+    path = (options.out or RESULTS) / f"{name}.json"
+    return {} if options.quick or not path.is_file() else json.loads(path.read_text(encoding="utf-8"))["details"]
+
+
+def notes_of_kept(measured: Mapping[str, str], options: argparse.Namespace) -> list[str]:
+    """Who measured what an earlier call did: `measured` has the call and versions of every contender."""
+    others = {source: [name for name in measured if measured[name] == source] for source in measured.values()}
+    others.pop(source_of(options), None)
+    return [f"From an earlier run: {', '.join(names)} ({source})." for source, names in others.items()]
+
+
+def source_of(options: argparse.Namespace) -> str:
+    """The command of this call and the versions that it runs."""
+    return f"`{options.command}`; {environment()}; clock: {options.clock}"
+
+
 def environment() -> str:
     """Versions, and the cores this process may use."""
-    found: list[str] = []
+    found = [f"trunkfirst {trunkfirst.__version__}"]
     for name in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             found.append(f"{name} {version(name)}")

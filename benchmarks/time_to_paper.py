@@ -8,6 +8,7 @@ Adam on the trunk loss is one run, stopped when it is there. Everything else is 
 iterations (--growth), and the first run that is there counts: its time, not that of the runs before it.
 
 Every run compiles anew. With TRUNKFIRST_PROGRAM_CACHE=on and a second call compiled programs are read.
+With --contenders fast only the preset is measured; Adam keeps what was published before.
 """
 
 import argparse
@@ -19,7 +20,18 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
-from _common import Stopwatch, Table, draw_curves, make_run_config, options_for, publish
+from _common import (
+    PAPER_PROBLEMS,
+    Stopwatch,
+    Table,
+    draw_curves,
+    make_run_config,
+    notes_of_kept,
+    options_for,
+    publish,
+    published,
+    source_of,
+)
 from _two_step import prepared_data, run_share, shorten
 
 from trunkfirst.cache import cached_programs
@@ -49,9 +61,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = options_for(__doc__, _add_options, argv)
     if options.quick:
         options.problems, options.cap = options.problems[:1], 5.0
+    kept = published("time-to-paper", options)
+    measured = kept.get("measured", {}) | {CONTENDERS[each]: source_of(options) for each in options.contenders}
     attempts: dict[str, dict[str, list[Attempt]]] = {}
     for problem in options.problems:
-        attempts[problem] = {preset: approach(problem, preset, options) for preset in CONTENDERS}
+        before = kept.get("attempts", {}).get(problem, {})
+        attempts[problem] = {
+            preset: approach(problem, preset, options)
+            if preset in options.contenders
+            else [Attempt(**each) for each in before[preset]]
+            for preset in CONTENDERS
+        }
 
     def draw(axes: Any) -> None:
         axes.set(xlabel="seconds of a run", ylabel="error / the paper's error", xscale="log", yscale="log")
@@ -74,12 +94,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = [make_row(problem, both) for problem, both in attempts.items()]
     note = f"'>' means not reached within the cap of {options.cap:g} s. nonlinear-conductivity: trunk loss; "
     note += "the others: test error."
-    details = {p: {k: [dc.asdict(a) for a in tried] for k, tried in both.items()} for p, both in attempts.items()}
-    publish("time-to-paper", options, Table("Time to the paper's own error", head, rows, [note]), details, draw)
+    table = Table("Time to the paper's own error", head, rows, [note, *notes_of_kept(measured, options)])
+    tried = {p: {k: [dc.asdict(a) for a in each] for k, each in both.items()} for p, both in attempts.items()}
+    publish("time-to-paper", options, table, {"attempts": tried, "measured": measured}, draw)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problems", nargs="+", choices=list(TARGETS), default=list(TARGETS), help="which")
+    names = list(CONTENDERS)
+    parser.add_argument("--contenders", nargs="+", choices=names, default=names, help="those that are measured")
     parser.add_argument("--cap", type=float, default=300.0, help="seconds after which a contender has not made it")
     parser.add_argument(
         "--growth", type=float, default=1.5, help="iterations of a run over those of the one before"

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
 from helpers import as_fields, waves
@@ -11,6 +12,7 @@ from trunkfirst.data.scattered_data import ScatteredData, channel_weights, scatt
 from trunkfirst.encode import make_fields
 from trunkfirst.encoders import Identity, Standardise
 from trunkfirst.fields import Fields
+from trunkfirst.networks.layers import Trunk, make_perceptron
 from trunkfirst.outputs import Boundary, Output, OutputMap
 from trunkfirst.scattered import ScatteredFields
 
@@ -168,3 +170,22 @@ def test_a_field_of_zeros_does_not_take_all_the_weight(size: float):
     assert weights is not None
     assert np.allclose(weights, weights[0], rtol=0.5)
     assert weights.mean() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("least_weight", [1.0, 1e-20])
+def test_coefficients_by_the_factor_are_those_of_every_sample(least_weight: float):
+    rng, ridge = np.random.default_rng(0), 1e-2
+    points, point_weights = rng.uniform(-1, 1, (30, 1)), rng.uniform(0.5, 1.5, 30)
+    outputs = rng.normal(size=(60, 4)) @ np.cos(np.arange(4)[:, None] * points[:, 0])
+    outputs[0] = np.sin(9 * points[:, 0])  # no other sample has this direction
+    weights = np.array([least_weight, *rng.uniform(0.5, 1.5, 59)])
+    with jax.enable_x64(True):
+        trunk = Trunk(make_perceptron((1, 6, 5), activation="tanh", key=jr.key(0)))
+        A = Fields(points, outputs, point_weights, weights).solve(trunk, ridge)
+        Phi = np.asarray(trunk(jnp.asarray(points)))
+    roots = np.sqrt(point_weights / point_weights.mean())[:, None]
+    rows = np.concatenate([Phi * roots, ridge * np.eye(6)])
+    sides = np.concatenate([outputs.T * roots, np.zeros((6, 60))])
+    expected = np.linalg.lstsq(rows, sides, rcond=None)[0].T
+    scale = np.abs(expected).max() * np.linalg.cond(rows)
+    np.testing.assert_allclose(A, expected, rtol=0, atol=1e3 * np.finfo(float).eps * scale)

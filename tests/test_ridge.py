@@ -1,6 +1,7 @@
 """Ridge regression: closed forms against plain solves, leave-one-out against refits, the kernel branch in JAX."""
 
 import math
+import tracemalloc
 from typing import Any
 
 import jax
@@ -413,6 +414,15 @@ def test_the_same_bits_and_weights_of_zero():
 def test_few_samples_have_lengths_too(samples):
     x, y, _ = smooth(samples=samples)
     assert np.isfinite(fit_numpy(LINEAR, x, y)(x)).all()
+
+
+def test_one_kernel_matrix_is_in_memory_at_a_time():
+    x, y, _ = smooth(samples=2400, features=40)
+    tracemalloc.start()
+    Kernel(length=8.0, ridge=1e-6, selection_samples=100).fit(x, y, key=jr.key(0))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2.5 * 8 * len(x) ** 2  # with the blocks that it is made of
 
 
 def test_settings_that_contradict_each_other_are_refused():

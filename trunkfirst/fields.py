@@ -42,6 +42,8 @@ from .records import LogEntry
 
 # Numbers of all layers at all points beyond which a search looks at some of the points: 64 MiB.
 _MAX_NUMBERS = 2**23
+# The least weight, of mean 1, with which the factor of all outputs has the digits of a sample.
+_LEAST_WEIGHT = 1e-6
 
 
 @dc.dataclass(frozen=True)
@@ -168,6 +170,10 @@ class Fields(AbstractFields):
         samples = np.sqrt(mean_one(self.sample_weights, self.rows))[:, None]
         return (self.outputs[block] * roots * samples[block] for block in sample_blocks(self.outputs.shape))
 
+    @ft.cached_property
+    def _thin_factor(self) -> Float[np.ndarray, "rank points"]:
+        return thin_factor(self._weighted_blocks, self.outputs.shape) if self.factor is None else self.factor
+
     def problem(self, dtype: np.dtype, *, floats_per_point: int = 0) -> Callable[..., AbstractObjective]:
         """With the thin factor of the outputs, so that its cost does not depend on the number of samples.
 
@@ -175,7 +181,7 @@ class Fields(AbstractFields):
         """
         roots = np.sqrt(mean_one(self.point_weights, len(self.points)))
         points = self.points
-        factor = thin_factor(self._weighted_blocks, self.outputs.shape) if self.factor is None else self.factor
+        factor = self._thin_factor
         if len(points) * floats_per_point > _MAX_NUMBERS:
             drawn, times = leverage_sample(factor, roots**2, _MAX_NUMBERS // floats_per_point)
             points, roots, factor = points[drawn], roots[drawn] * np.sqrt(times), factor[:, drawn] * np.sqrt(times)
@@ -199,8 +205,28 @@ class Fields(AbstractFields):
             own = blocks[part::parts] or [slice(0, 0)]
             return solve_ridge_in_blocks(lambda: map(rows, own), ridge).T
         Phi = trunk_values(trunk, points, dtype) * roots
+        if self._is_of_low_rank:
+            return self._solve_by_factor(Phi, roots[:, 0], ridge)
         weighted = (self.outputs[some].T.astype(dtype) * roots for some in sample_blocks(self.outputs.shape))
         return np.concatenate([solve_ridge_on_host(Phi, outputs, ridge).T for outputs in weighted])
+
+    @property
+    def _is_of_low_rank(self) -> bool:
+        """Whether few rows of the factor stand for all outputs, none of which has hardly any weight."""
+        is_seen = bool(mean_one(self.sample_weights, self.rows).min() > _LEAST_WEIGHT)
+        return is_seen and self.factor is None and 4 * len(self._thin_factor) <= self.rows
+
+    def _solve_by_factor(
+        self, Phi: Float[np.ndarray, "points functions"], roots: Float[np.ndarray, " points"], ridge: float
+    ) -> Float[np.ndarray, "rows functions"]:
+        """Coefficients are linear in the outputs: solved for the rows of the factor, combined for all others."""
+        sizes = np.linalg.norm(self._thin_factor, axis=1)
+        A = solve_ridge_on_host(Phi, self._thin_factor.T.astype(Phi.dtype), ridge).T
+        shares = (roots[:, None] * self._thin_factor.T / sizes**2).astype(Phi.dtype)
+        solved = np.empty((self.rows, Phi.shape[1]), Phi.dtype)
+        for some in sample_blocks(self.outputs.shape):
+            solved[some] = (self.outputs[some].astype(Phi.dtype) @ shares) @ A
+        return solved
 
     def functions_by_sample(
         self, trunk: AbstractFunctions, samples: Int[np.ndarray, " some"] | None = None

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from pydantic import PositiveInt
 
+from ..data.array_checks import sample_blocks
 from ..device_arrays import normal, padded_count, split_key, to_device
 from ..distributed.mesh import current_mesh, shard_rows
 from ..errors import DataError, SettingError
@@ -245,8 +246,9 @@ class NetworkBranch(AbstractBranchNetwork, AbstractRegressor):
             iterations, history = found.iterations, found.history
         Phi = np.concatenate([np.ones((len(X), 1), X.dtype), values_in_blocks(features, X)], axis=1)
         last = solve_ridge_on_host(Phi * roots[:, None], rotated, self.ridge) @ directions
-        branch, loss = _with_last_layer(features, last), float(np.mean((Phi @ last - Y) ** 2))
-        return Regression(branch, loss, status, iterations, time.perf_counter() - task.begin, history)
+        squares = sum(float(np.sum((Phi[some] @ last - Y[some]) ** 2)) for some in sample_blocks(Y.shape))
+        seconds = time.perf_counter() - task.begin
+        return Regression(_with_last_layer(features, last), squares / Y.size, status, iterations, seconds, history)
 
     def _search(
         self, problem: SeparableProblem, features: AbstractBranchFeatures, key: PRNGKeyArray, task: Task

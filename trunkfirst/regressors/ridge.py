@@ -115,8 +115,6 @@ class KernelProblem:
     w: Weights
     groups: tuple[int, ...] = ()
     linear: Float[np.ndarray, " weights"] | None = None
-    between: Float[np.ndarray, "samples samples"] | None = None
-    """The distances of the inputs, where they are known."""
 
     def take(self, count: int, rng: np.random.Generator) -> "KernelProblem":
         """A random part of at most `count` samples."""
@@ -126,8 +124,7 @@ class KernelProblem:
 
     def rows(self, rows: Rows) -> "KernelProblem":
         """These samples."""
-        between = None if self.between is None else self.between[np.ix_(rows, rows)]
-        return dc.replace(self, X=self.X[rows], Y=self.Y[rows], w=self.w[rows], between=between)
+        return dc.replace(self, X=self.X[rows], Y=self.Y[rows], w=self.w[rows])
 
     def median_distance(self) -> float:
         """The median distance between samples that differ, 1 if none do."""
@@ -174,17 +171,18 @@ class KernelProblem:
         )
 
     def _factor(self, length: Length, ridge: float) -> Float[np.ndarray, "samples samples"]:
-        A = np.empty((len(self.X), len(self.X)))
+        A = np.empty((len(self.X), len(self.X)), order="F")  # which LAPACK overwrites
         for rows in np.array_split(np.arange(len(A)), 1 + len(A) // 500):  # so that no temporary is large
-            A[rows] = self._kernel(rows, length)
+            A[:, rows] = self._kernel(rows, length).T
         A[np.diag_indices_from(A)] += ridge / self.w
-        try:
-            return scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError as error:
+        (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
+        factor, failed = potrf(A, lower=1, clean=1, overwrite_a=1)
+        if failed:
             raise SolveError(
                 f"the kernel matrix of length {np.median(length):.3g} is singular with ridge {ridge:.1e}; "
                 "use a larger ridge or a smaller length"
-            ) from error
+            )
+        return factor
 
     def leave_one_out(self, length: Length, ridge: float) -> float:
         """The weighted mean norm of the errors at samples left out, a_i / C_ii with a = C (Y - offset).
@@ -223,13 +221,13 @@ class KernelProblem:
         return centred @ _leading_directions(centred * np.sqrt(self.w)[:, None])
 
     def _kernel(self, rows: Int[np.ndarray, " rows"], length: Length) -> Float[np.ndarray, "rows samples"]:
-        if isinstance(length, np.ndarray):
+        if isinstance(length, np.ndarray) or len(self.X) > _BLOCK:
             return self.values_at(self.X[rows], length)
         return MATERN[self.smoothness](self._distances[rows] / length, np.exp)
 
     @ft.cached_property
     def _distances(self) -> Float[np.ndarray, "samples samples"]:
-        return distances(self.X, self.X) if self.between is None else self.between
+        return distances(self.X, self.X)
 
 
 def _part(samples: int, most: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
@@ -326,7 +324,6 @@ class Kernel(AbstractRegressor):
             if self.lengths == "each":
                 problem, length, ridge = self._find(problem, task.layout.groups, rng)
             else:
-                problem = dc.replace(problem, between=distances(problem.X, problem.X))
                 length, ridge = self._choose(problem.take(self.selection_samples, rng))
             ridge, coefficients = self._solve(problem, length, ridge)
             if len(held):
