@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from .candidates import FOLDS, MAX_SAMPLES, Candidate, brief, kind_of_branch, settings_of
-from .checkpoints import remember
+from .candidates import FOLDS, MAX_SAMPLES, Candidate, brief, kind_of_branch, settings_of, with_iterations
+from .checkpoints import remember, remember_number
 from .chosen import Chosen, branch_of
 from .clock import Clock
 from .comparison import Comparison, Errors, Mask, smallness
+from .distributed.processes import broadcast_value
 from .errors import SolveError
 from .inputs import AbstractInputs
 from .intervals import HeldOut
@@ -44,8 +45,8 @@ _MOSTLY = 0.5
 _CLEARLY = 0.9
 # A kernel has this many times the samples of a comparison as centres in the end.
 _MORE_CENTRES = 2
-# Seconds of what comes after the last training: intervals, saving, the report.
-_LAST_SECONDS = 5.0
+# Seconds of what comes after the last training: intervals, saving, the report. What of the rest it may use.
+_LAST_SECONDS, _REST = 5.0, 0.9
 
 Trials: TypeAlias = Folds | TrainedTrunk
 
@@ -74,16 +75,13 @@ class Leaderboard:
         self.width = trunk.width if isinstance(trunk, ModesTrunk) else None
         self.tried: dict[str, Candidate] = {}
         self.trial_iterations = 80
-        tolerance = 1.0 if self._is_auto else _NEARLY
+        tolerance, small = 1.0 if self._is_auto else _NEARLY, smallness(self._data)
         self._errors = Comparison(
-            trials.parts,
-            trials.data.samples,
-            measured=measured,
-            tolerance=tolerance,
-            smallness=smallness(trials.data),
+            trials.parts, self._data.samples, measured=measured, tolerance=tolerance, smallness=small
         )
         self._seconds: dict[str, float] = {}
         self.iterations: dict[str, int] = {}
+        self._in_the_end: dict[str, Candidate] = {}
         self._modes: dict[str, dict[int, float]] = {}
         self._enough: dict[str, int] = {}
         self._measured_as: dict[str, Candidate] = {}
@@ -132,6 +130,14 @@ class Leaderboard:
         self._clock.keep(self._last_seconds())
         return is_allowed
 
+    def train_longer(self, name: str) -> None:
+        """Use the time left for the training in the end, if it is longer than the trial."""
+        self._clock.keep(_LAST_SECONDS)
+        self.last_training = self._clock.share(f"training, {name}", _REST)
+        ratio = remember_number("longer", lambda: broadcast_value(self.last_training / self._seconds[name]))
+        self._in_the_end[name] = with_iterations(self.tried[name], int(self.iterations[name] * max(ratio, 1.0)))
+        self._clock.keep(self._last_seconds())
+
     def try_first(self, name: str, candidate: Candidate) -> None:
         """Hand over an operator at once: measured on the first part alone, for now."""
         self.measure({name: candidate}, [0])
@@ -156,8 +162,8 @@ class Leaderboard:
 
     def _last_seconds(self) -> float:
         """Seconds of what follows in the end, if the best so far is chosen."""
-        name = self.best()
-        training = self._training_seconds(self.tried[name], self._seconds[name], self.iterations.get(name, 1))
+        best = self.tried[name := self.best()]
+        training = self._training_seconds(best, self._seconds[name], self.iterations.get(name, 1))
         return _LAST_SECONDS + max(training, self.last_training)
 
     def _training_seconds(self, candidate: Candidate, trial: float, iterations: int = 1) -> float:
@@ -284,7 +290,7 @@ class Leaderboard:
 
     def ranked(self, prefix: str) -> list[AbstractInputs]:
         """The encoders of the candidates with this prefix, the best first."""
-        names = [name for name in self.tried if name.startswith(prefix) and name.count(", ") == 1]
+        names = (name for name in self.tried if name.startswith(prefix) and name.count(", ") == 1)
         return [self.tried[name].inputs for name in sorted(names, key=self.score)]
 
     # -- results
@@ -293,11 +299,11 @@ class Leaderboard:
         """Report the best so far, if it is clearly better than what was reported before."""
         if not self.tried or not self._measured or not self.best_error() < _CLEARLY * self._handed_over:
             return
-        is_first = not np.isfinite(self._handed_over)
-        if not is_first and not self._clock.allows(f"handing over {self.best()}", self._handing_over):
+        if np.isfinite(self._handed_over) and not self._clock.allows(
+            f"handing over {self.best()}", self._handing_over
+        ):
             return
-        self._handed_over, begin = self.best_error(), time.perf_counter()
-        found = self.chosen()
+        self._handed_over, begin, found = self.best_error(), time.perf_counter(), self.chosen()
         self._methods[str(self.tried[self.best()])] = found.method
         if self._on_better is not None:
             self._on_better(found)
@@ -322,7 +328,7 @@ class Leaderboard:
         means = {each: self.mean(each) for each in self._errors.errors}
         choice = Choice(name, means, self.best_network(), self._settings, baseline)
         # What was handed over is not trained again for another number of modes.
-        method = self._methods.get(str(candidate)) or self.method_of(candidate, error)
+        method = self._methods.get(str(candidate)) or self.method_of(self._in_the_end.get(name, candidate), error)
         held_out = (lambda: self._held_out(name, method)) if self._measured else None
         return Chosen(method, choice, error, held_out)
 
