@@ -75,7 +75,7 @@ def solve(a: Cells, f: Cells, sides: tuple[float, float], *, is_closed: bool) ->
     pairs = sp.coo_array((k, (first, second)), (a.size, a.size))
     K = -(pairs + pairs.T)
     K = (K + sp.diags_array(diagonal.ravel() - K.sum(axis=1))).tocsc()
-    return spsolve(K, load.ravel(), permc_spec="MMD_AT_PLUS_A").reshape(a.shape)
+    return np.asarray(spsolve(K, load.ravel(), permc_spec="MMD_AT_PLUS_A")).reshape(a.shape)
 
 
 def _between(a: Cells, b: Cells) -> Cells:

@@ -45,8 +45,8 @@ _MOSTLY = 0.5
 _CLEARLY = 0.9
 # A kernel has this many times the samples of a comparison as centres in the end.
 _MORE_CENTRES = 2
-# Seconds of what comes after the last training: intervals, saving, the report. What of the rest it may use.
-_LAST_SECONDS, _REST = 5.0, 0.9
+# Seconds of what comes after the last training; what of the rest it may use; times the iterations of its trial.
+_LAST_SECONDS, _REST, _LONGER = 5.0, 0.9, 4.0
 
 Trials: TypeAlias = Folds | TrainedTrunk
 
@@ -75,10 +75,8 @@ class Leaderboard:
         self.width = trunk.width if isinstance(trunk, ModesTrunk) else None
         self.tried: dict[str, Candidate] = {}
         self.trial_iterations = 80
-        tolerance, small = 1.0 if self._is_auto else _NEARLY, smallness(self._data)
-        self._errors = Comparison(
-            trials.parts, self._data.samples, measured=measured, tolerance=tolerance, smallness=small
-        )
+        near, small, count = 1.0 if self._is_auto else _NEARLY, smallness(trials.data), trials.data.samples
+        self._errors = Comparison(trials.parts, count, measured=measured, tolerance=near, smallness=small)
         self._seconds: dict[str, float] = {}
         self.iterations: dict[str, int] = {}
         self._in_the_end: dict[str, Candidate] = {}
@@ -91,7 +89,7 @@ class Leaderboard:
         self._handed_over, self._handing_over = np.inf, 0.0
         self._methods: dict[str, AbstractMethod] = {}
         self.last_training = 0.0
-        """Seconds that the training in the end may take, while it is not known what will be trained."""
+        """Seconds that the training in the end may take, where that of the best does not say."""
 
     @property
     def is_part(self) -> bool:
@@ -135,7 +133,8 @@ class Leaderboard:
         self._clock.keep(_LAST_SECONDS)
         self.last_training = self._clock.share(f"training, {name}", _REST)
         ratio = remember_number("longer", lambda: broadcast_value(self.last_training / self._seconds[name]))
-        self._in_the_end[name] = with_iterations(self.tried[name], int(self.iterations[name] * max(ratio, 1.0)))
+        longer = int(self.iterations[name] * np.clip(ratio, 1.0, _LONGER))
+        self._in_the_end[name] = with_iterations(self.tried[name], longer)
         self._clock.keep(self._last_seconds())
 
     def try_first(self, name: str, candidate: Candidate) -> None:
@@ -162,8 +161,8 @@ class Leaderboard:
 
     def _last_seconds(self) -> float:
         """Seconds of what follows in the end, if the best so far is chosen."""
-        best = self.tried[name := self.best()]
-        training = self._training_seconds(best, self._seconds[name], self.iterations.get(name, 1))
+        name = self.best()
+        training = self._training_seconds(self.tried[name], self._seconds[name], self.iterations.get(name, 1))
         return _LAST_SECONDS + max(training, self.last_training)
 
     def _training_seconds(self, candidate: Candidate, trial: float, iterations: int = 1) -> float:
@@ -290,7 +289,7 @@ class Leaderboard:
 
     def ranked(self, prefix: str) -> list[AbstractInputs]:
         """The encoders of the candidates with this prefix, the best first."""
-        names = (name for name in self.tried if name.startswith(prefix) and name.count(", ") == 1)
+        names = [name for name in self.tried if name.startswith(prefix) and name.count(", ") == 1]
         return [self.tried[name].inputs for name in sorted(names, key=self.score)]
 
     # -- results
