@@ -306,6 +306,11 @@ def draw(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel=ERROR)
 
 
+def last_channel(field: np.ndarray) -> np.ndarray:
+    """Of a field at the points, of one or several channels."""
+    return field.reshape(len(field), -1)[:, -1]
+
+
 def draw_sample(path: Path, test: OperatorData, fields: dict[str, np.ndarray]) -> None:
     """The unseen sample of median error of the last method: the output, and what every method misses."""
     from matplotlib.figure import Figure
@@ -313,8 +318,8 @@ def draw_sample(path: Path, test: OperatorData, fields: dict[str, np.ndarray]) -
     found = errors(list(fields.values())[-1], test)
     sample = int(np.argsort(found)[len(found) // 2])
     axes, order = grid_order(test.points)
-    shape, u = tuple(map(len, axes)), test.outputs[sample]
-    missed = {f"{name}: {errors(v, test)[sample]:.1%}": v[sample] - u for name, v in fields.items()}
+    shape, u = tuple(map(len, axes)), last_channel(test.outputs[sample])
+    missed = {f"{name}: {errors(v, test)[sample]:.1%}": last_channel(v[sample]) - u for name, v in fields.items()}
     largest = max(np.abs(e).max() for e in missed.values())
     figure = Figure(figsize=(2.4 * (1 + len(missed)), 2.6), layout="constrained")
     panels = figure.subplots(1, 1 + len(missed))
