@@ -2,9 +2,10 @@
 
     taskset -c 1 python benchmarks/against_fno.py --data binary-darcy burgers.npz --seconds 60 --clock processor
 
-Needs `pip install trunkfirst[bench]`. DATA are binary-darcy (on --cells x --cells cells), random-conductivity, or
-files. The last `--unseen` samples are for the test, unless `--test` names another file; every method is trained
-once on the others. FNO: 4 layers, 32 channels, AdamW, one cycle up to --rate, batches of 32, relative loss. Both
+Needs `pip install trunkfirst[bench]`. DATA are binary-darcy (on --cells x --cells cells), random-conductivity,
+fine-darcy and obstacles (_hard_grids.py), or files. The last `--unseen` samples are for the test, unless `--test`
+names another file; every method is trained once on the others. FNO: 4 layers, 32 channels, AdamW, one cycle up to
+--rate, batches of 32, relative loss. Both
 networks are trained for as many iterations as fit into the time by a few that are timed before, or for as many as
 are given. Seconds are those of everything: timing, compiling and the search for symmetries too.
 
@@ -25,6 +26,7 @@ import jax
 import jax.random as jr
 import numpy as np
 from _common import CLOCKS, IMAGES, Table, draw_curves, options_for, publish
+from _hard_grids import HARD_SETS
 
 import trunkfirst
 from trunkfirst.data.operator_data import OperatorData
@@ -164,7 +166,11 @@ def load(name: str, options: argparse.Namespace, samples: int | None = None) -> 
         "binary-darcy": dc.replace(BinaryDarcy(), cells=options.cells),
         "random-conductivity": "random-conductivity",
     }
-    data: Any = trunkfirst.make_data(problems[name]) if name in problems else trunkfirst.read_data(name)
+    data: Any
+    if name in HARD_SETS:
+        data = HARD_SETS[name]()
+    else:
+        data = trunkfirst.make_data(problems[name]) if name in problems else trunkfirst.read_data(name)
     test = trunkfirst.read_data(options.test) if options.test else data.take(slice(-options.unseen, None))
     train = data if options.test else data.take(slice(0, -options.unseen))
     train = train.take(slice(0, samples))
@@ -222,13 +228,17 @@ def fno(data: OperatorData, options: argparse.Namespace) -> Trained:
     torch.manual_seed(options.seed)
     axes, order = grid_order(data.points)
     shape = tuple(map(len, axes))
-    x, y = (torch.tensor(a, dtype=torch.float32) for a in (on_points(data, data.flat_inputs), data.outputs))
-    x, y = x[:, order].reshape(-1, 1, *shape), y.reshape(len(y), len(order), -1)[:, order]
-    y = y.swapaxes(1, 2).reshape(len(y), -1, *shape)
-    scales = [(a.mean(), a.std()) for a in (x, y)]
-    (x_mean, x_std), (y_mean, y_std) = scales
+    outputs = data.outputs.reshape(data.samples, len(order), -1).swapaxes(1, 2)
+    x, y = (
+        torch.tensor(a[..., order], dtype=torch.float32).reshape(*a.shape[:2], *shape)
+        for a in (on_points(data, data.flat_inputs), outputs)
+    )
+    others = (0, *range(2, x.ndim))
+    (x_mean, x_std), (y_mean, y_std) = (
+        (a.mean(others, keepdim=True), a.std(others, keepdim=True)) for a in (x, y)
+    )
     modes = tuple(min(2 * options.modes, n) for n in shape)
-    model = FNO(modes, in_channels=1, out_channels=y.shape[1], hidden_channels=CHANNELS, n_layers=4)
+    model = FNO(modes, in_channels=x.shape[1], out_channels=y.shape[1], hidden_channels=CHANNELS, n_layers=4)
 
     def fields(rows: Any) -> Any:
         return model((rows - x_mean) / x_std) * y_std + y_mean
@@ -236,7 +246,8 @@ def fno(data: OperatorData, options: argparse.Namespace) -> Trained:
     iterations = train_fno(model, fields, x, y, options)
 
     def predict(unseen: np.ndarray) -> np.ndarray:
-        rows = torch.tensor(on_points(data, unseen)[:, order], dtype=torch.float32).reshape(-1, 1, *shape)
+        rows = torch.tensor(on_points(data, unseen)[..., order], dtype=torch.float32)
+        rows = rows.reshape(*rows.shape[:2], *shape)
         with torch.no_grad():
             found = torch.cat([fields(block) for block in rows.split(BATCH)]).numpy()
         values = np.empty((len(unseen), len(order), found.shape[1]))
@@ -276,13 +287,14 @@ def train_fno(model: Any, fields: Callable[[Any], Any], x: Any, y: Any, budget: 
 
 
 def on_points(data: OperatorData, inputs: np.ndarray) -> np.ndarray:
-    """The input function at the output points: constant along coordinates that it lacks."""
+    """The input functions at the output points: constant along coordinates that they lack."""
     assert is_grid(data.points)
     grid = find_grid(data)
     assert grid is not None
     assert grid.columns is not None
     sensors = np.stack(np.meshgrid(*grid.axes, indexing="ij"), axis=-1).reshape(-1, len(grid.axes))
-    return resample(inputs[:, grid.places[0]], sensors, data.points[:, list(grid.columns)])
+    at = data.points[:, list(grid.columns)]
+    return np.stack([resample(inputs[:, places], sensors, at) for places in grid.places], axis=1)
 
 
 # -- figures
@@ -294,6 +306,11 @@ def draw(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel=ERROR)
 
 
+def last_channel(field: np.ndarray) -> np.ndarray:
+    """Of a field at the points, of one or several channels."""
+    return field.reshape(len(field), -1)[:, -1]
+
+
 def draw_sample(path: Path, test: OperatorData, fields: dict[str, np.ndarray]) -> None:
     """The unseen sample of median error of the last method: the output, and what every method misses."""
     from matplotlib.figure import Figure
@@ -301,8 +318,8 @@ def draw_sample(path: Path, test: OperatorData, fields: dict[str, np.ndarray]) -
     found = errors(list(fields.values())[-1], test)
     sample = int(np.argsort(found)[len(found) // 2])
     axes, order = grid_order(test.points)
-    shape, u = tuple(map(len, axes)), test.outputs[sample]
-    missed = {f"{name}: {errors(v, test)[sample]:.1%}": v[sample] - u for name, v in fields.items()}
+    shape, u = tuple(map(len, axes)), last_channel(test.outputs[sample])
+    missed = {f"{name}: {errors(v, test)[sample]:.1%}": last_channel(v[sample]) - u for name, v in fields.items()}
     largest = max(np.abs(e).max() for e in missed.values())
     figure = Figure(figsize=(2.4 * (1 + len(missed)), 2.6), layout="constrained")
     panels = figure.subplots(1, 1 + len(missed))

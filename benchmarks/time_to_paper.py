@@ -21,7 +21,6 @@ import jax
 import jax.random as jr
 import numpy as np
 from _common import (
-    PAPER_PROBLEMS,
     Stopwatch,
     Table,
     draw_curves,

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -48,3 +49,19 @@ def test_quick_run_writes_nothing_unless_told_where(load: Any, monkeypatch: pyte
     options = common.options_for("Title.", lambda parser: None, ["--quick"])
     common.publish("times", options, common.Table("Times", ("a",), [(1,)]), {}, lambda axes: None)
     assert not list(tmp_path.iterdir())
+
+
+def test_finite_volumes_of_the_hard_sets(load: Any):
+    """Against closed forms: layers in series, exact; sin sin, with order 2 under refinement."""
+    hard = load("_hard_grids")
+    a = np.ones((4, 8))
+    a[:, 4:] = 3.0  # resistances 1/2 and 1/6: three quarters of the drop on the left
+    x = (np.arange(8) + 0.5) / 8
+    exact = np.where(x < 0.5, 1 - 1.5 * x, 0.5 * (1 - x))
+    assert np.allclose(hard.solve(a, 0 * a, (1.0, 0.0), is_closed=True), exact, atol=1e-13)
+    missed = []
+    for n in (16, 32):
+        wave = np.sin(np.pi * (np.arange(n) + 0.5) / n)
+        u = np.outer(wave, wave)
+        missed.append(abs(hard.solve(0 * u + 1, 2 * np.pi**2 * u, (0.0, 0.0), is_closed=False) - u).max())
+    assert 3.5 < missed[0] / missed[1] < 4.5

@@ -22,6 +22,7 @@ from trunkfirst.data.scattered_data import AnyData, scattered_from_lists
 from trunkfirst.inputs import AutoInputs, PowerInputs, StandardisedInputs
 from trunkfirst.progress import Silent
 from trunkfirst.records import BASELINES
+from trunkfirst.regressors.fourier import FourierBranch
 from trunkfirst.regressors.network import AutoBranch, NetworkBranch
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.search import Search
@@ -158,6 +159,25 @@ def test_trials_are_short_and_the_winner_is_measured_as_long_as_it_is_trained():
     search(trials, branch=SHORT)
     assert iterations(trials)[:6] == [20, 20, 50, 50, 50, 200]  # at least 20, longer where decays are compared
     assert iterations(trials)[6:] == [20]  # of two alike the shorter, on the other parts
+
+
+@pytest.mark.parametrize(("fitted", "is_longer"), [(0.06, True), (0.04, False)], ids=["not yet", "overfitted"])
+def test_fourier_layers_that_win_have_the_time_left(
+    fitted: float, is_longer: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Unless their own samples have less than half of the error of others; at most four times the trial."""
+    trial = FourierBranch(iterations=300)
+    monkeypatch.setattr("trunkfirst.search.fourier_within", lambda *_: trial)
+    trials = by_kind(kernel=1.0, fourier=0.1)
+    x = np.linspace(0, 1, 16)
+    f = RNG.normal(size=(SAMPLES, 3)) @ np.cos(np.pi * np.outer(np.arange(3), x))
+    trials.data = OperatorData({"f": InputFunction(f, x[:, None])}, x[:, None], f**2)
+    monkeypatch.setattr("trunkfirst.search._FEWEST_FOURIER_SAMPLES", SAMPLES)
+    monkeypatch.setattr(trials, "training_error", lambda candidate: fitted)
+    method = search(trials, branch=SHORT, clock=Clock(60.0)).method
+    assert isinstance(method, TwoStep)
+    assert isinstance(method.branch, FourierBranch)
+    assert method.branch.iterations == (4 if is_longer else 1) * trial.iterations
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from .candidates import FOLDS, MAX_SAMPLES, Candidate, brief, kind_of_branch, settings_of
-from .checkpoints import remember
+from .candidates import FOLDS, MAX_SAMPLES, Candidate, brief, kind_of_branch, settings_of, with_iterations
+from .checkpoints import remember, remember_number
 from .chosen import Chosen, branch_of
 from .clock import Clock
 from .comparison import Comparison, Errors, Mask, smallness
+from .distributed.processes import broadcast_value
 from .errors import SolveError
 from .inputs import AbstractInputs
 from .intervals import HeldOut
@@ -44,8 +45,8 @@ _MOSTLY = 0.5
 _CLEARLY = 0.9
 # A kernel has this many times the samples of a comparison as centres in the end.
 _MORE_CENTRES = 2
-# Seconds of what comes after the last training: intervals, saving, the report.
-_LAST_SECONDS = 5.0
+# Seconds of what comes after the last training; what of the rest it may use; times the iterations of its trial.
+_LAST_SECONDS, _REST, _LONGER = 5.0, 0.9, 4.0
 
 Trials: TypeAlias = Folds | TrainedTrunk
 
@@ -74,16 +75,11 @@ class Leaderboard:
         self.width = trunk.width if isinstance(trunk, ModesTrunk) else None
         self.tried: dict[str, Candidate] = {}
         self.trial_iterations = 80
-        tolerance = 1.0 if self._is_auto else _NEARLY
-        self._errors = Comparison(
-            trials.parts,
-            trials.data.samples,
-            measured=measured,
-            tolerance=tolerance,
-            smallness=smallness(trials.data),
-        )
+        near, small, count = 1.0 if self._is_auto else _NEARLY, smallness(trials.data), trials.data.samples
+        self._errors = Comparison(trials.parts, count, measured=measured, tolerance=near, smallness=small)
         self._seconds: dict[str, float] = {}
         self.iterations: dict[str, int] = {}
+        self._in_the_end: dict[str, Candidate] = {}
         self._modes: dict[str, dict[int, float]] = {}
         self._enough: dict[str, int] = {}
         self._measured_as: dict[str, Candidate] = {}
@@ -93,7 +89,7 @@ class Leaderboard:
         self._handed_over, self._handing_over = np.inf, 0.0
         self._methods: dict[str, AbstractMethod] = {}
         self.last_training = 0.0
-        """Seconds that the training in the end may take, while it is not known what will be trained."""
+        """Seconds that the training in the end may take, where that of the best does not say."""
 
     @property
     def is_part(self) -> bool:
@@ -131,6 +127,15 @@ class Leaderboard:
         is_allowed = self._clock.allows(f"{name}, {iterations} iterations", twice)
         self._clock.keep(self._last_seconds())
         return is_allowed
+
+    def train_longer(self, name: str) -> None:
+        """Use the time left for the training in the end, if it is longer than the trial."""
+        self._clock.keep(_LAST_SECONDS)
+        self.last_training = self._clock.share(f"training, {name}", _REST)
+        ratio = remember_number("longer", lambda: broadcast_value(self.last_training / self._seconds[name]))
+        longer = int(self.iterations[name] * np.clip(ratio, 1.0, _LONGER))
+        self._in_the_end[name] = with_iterations(self.tried[name], longer)
+        self._clock.keep(self._last_seconds())
 
     def try_first(self, name: str, candidate: Candidate) -> None:
         """Hand over an operator at once: measured on the first part alone, for now."""
@@ -293,11 +298,11 @@ class Leaderboard:
         """Report the best so far, if it is clearly better than what was reported before."""
         if not self.tried or not self._measured or not self.best_error() < _CLEARLY * self._handed_over:
             return
-        is_first = not np.isfinite(self._handed_over)
-        if not is_first and not self._clock.allows(f"handing over {self.best()}", self._handing_over):
+        if np.isfinite(self._handed_over) and not self._clock.allows(
+            f"handing over {self.best()}", self._handing_over
+        ):
             return
-        self._handed_over, begin = self.best_error(), time.perf_counter()
-        found = self.chosen()
+        self._handed_over, begin, found = self.best_error(), time.perf_counter(), self.chosen()
         self._methods[str(self.tried[self.best()])] = found.method
         if self._on_better is not None:
             self._on_better(found)
@@ -322,7 +327,7 @@ class Leaderboard:
         means = {each: self.mean(each) for each in self._errors.errors}
         choice = Choice(name, means, self.best_network(), self._settings, baseline)
         # What was handed over is not trained again for another number of modes.
-        method = self._methods.get(str(candidate)) or self.method_of(candidate, error)
+        method = self._methods.get(str(candidate)) or self.method_of(self._in_the_end.get(name, candidate), error)
         held_out = (lambda: self._held_out(name, method)) if self._measured else None
         return Chosen(method, choice, error, held_out)
 

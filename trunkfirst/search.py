@@ -56,7 +56,9 @@ _BEST_ENCODERS, _LONGER = 2, 2.5
 _ROUNDING, _ACCURATE, _NOISE, _AS_GOOD = 1e-12, 1e-6, 0.7, 1.03
 # A trial of a network takes at most this share of the time left, the training in the end that one.
 _TRIAL_SHARE, _WHOLE_SHARE, _IMAGES_SHARE = 0.06, 0.2, 0.1
-_FOURIER_SHARE, _MOST_FOURIER_SECONDS, _FEWEST_FOURIER_SAMPLES = 0.35, 300.0, 100
+_FOURIER_SHARE, _MOST_FOURIER_SECONDS, _FEWEST_FOURIER_SAMPLES = 0.3, 300.0, 100
+# Below this share of the error of others, the samples that Fourier layers are fitted to are fitted too well.
+_FITTED = 0.5
 _MIN_TRIAL, _MIN_SECONDS, _MIN_TRUNK_SECONDS = 20, 20.0, 60.0
 # A moving trunk is trained for this share of the time left, and as long again on all samples.
 _MOVING_SHARE, _MAX_MOVING_SECONDS = 0.3, 600.0
@@ -244,13 +246,10 @@ class Search:
         self._board.hand_over()
 
     def _fourier(self) -> None:
-        """Fourier layers where the inputs lie on a grid; the training in the end takes as long."""
-        method = self._method
-        is_open = self._has_modes and self._measured and isinstance(method.inputs, AutoInputs)
-        has_enough = self._data.samples >= _FEWEST_FOURIER_SAMPLES and find_grid(self._data) is not None
-        if not (is_open and has_enough and isinstance(method, TwoStep)):
-            return
-        if not self._clock.allows("fourier", _MIN_TRUNK_SECONDS):
+        """Fourier layers where the inputs lie on a grid; if they win, the time left goes to their training."""
+        is_open = self._has_modes and self._measured and isinstance(self._method.inputs, AutoInputs)
+        has_grid = self._data.samples >= _FEWEST_FOURIER_SAMPLES and find_grid(self._data) is not None
+        if not (is_open and has_grid and self._clock.allows("fourier", _MIN_TRUNK_SECONDS)):
             return
         seconds = self._clock.share("fourier", _FOURIER_SHARE, most=_MOST_FOURIER_SECONDS)
         branch = fourier_within(FourierBranch(), self._data, seconds)
@@ -258,9 +257,10 @@ class Search:
             self._reporter.say(f"Fourier layers would not learn anything in {seconds:.0f} s: not tried")
             return
         self._board.try_all(self._options(branch, [RawInputs()]))
-        best = self._board.best()
-        if self._board.tried[best].branch == branch and self._clock.minutes is not None:
-            self._lengthen(best, 2 * branch.iterations)
+        found = self._board.tried[best := self._board.best()]
+        is_timed, error = found.branch == branch and self._clock.minutes is not None, self._board.mean(best)
+        if is_timed and remember_number("fitted", lambda: self._trials.training_error(found)) > _FITTED * error:
+            self._board.train_longer(best)
         self._board.hand_over()
 
     def _trained(self) -> None:

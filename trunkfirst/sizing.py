@@ -46,7 +46,7 @@ _WARM_UP, _TIMED = 5, 20
 _TRIALS, _BRANCH_FITS = 10, 6
 _MIN_TRIAL, _MIN_BRANCH = 20, 50
 # Fourier layers: passes through the samples, iterations, and modes while an iteration is timed.
-_MOST_EPOCHS, _FEWEST_FOURIER, _FEW_MODES = 100, 200, 8
+_MOST_EPOCHS, _FEWEST_FOURIER, _FEW_MODES = 300, 200, 8
 # The log of that many iterations has a line for every fifth of them; as many lines are timed.
 _LOGGED_RARELY, _MARKS = 100, 4
 

@@ -21,7 +21,7 @@ from ..networks.fourier_layers import FourierNetwork, GridBranch, GridSymmetries
 from ..settings import Field, kind_field, record
 from .base import AbstractRegressor, Regression, Task
 from .input_grid import InputGrid, patched, patches, projection
-from .symmetries import Symmetry, find_symmetries, periodic_axes
+from .symmetries import Symmetries, Symmetry, find_symmetries, periodic_axes
 
 # The network computes in single precision.
 _PRECISION = np.dtype(np.float32)
@@ -76,9 +76,11 @@ class FourierBranch(AbstractRegressor):
 
     def learn(self, task: Task) -> Regression:
         start, run = jr.split(task.key)
-        grid, maps = _grid_of(task), self._maps(task)
-        branch, is_free = self._start(task, grid, maps, key=start)
-        symmetries = None if is_free or len(maps) < 2 else self._symmetries(maps, grid, len(branch.projection))
+        grid, found = _grid_of(task), self._found(task)
+        branch, is_free = self._start(task, grid, found, key=start)
+        symmetries = None
+        if found is not None and not is_free and len(found.maps) > 1:
+            symmetries = self._symmetries(found.maps, grid, len(branch.projection))
         parameters, fixed = eqx.partition(branch, _trained_parts(branch, is_free))
         penalty = self.penalty if is_free else 0.0
         result = self._minimise(GridLoss.of(task, fixed, symmetries, penalty, self.batch), parameters, run, task)
@@ -101,10 +103,10 @@ class FourierBranch(AbstractRegressor):
             on_step=task.on_step,
         )
 
-    def _maps(self, task: Task) -> list[Symmetry]:
-        """The symmetries that the samples show, the identity first; none where they are not looked for."""
+    def _found(self, task: Task) -> Symmetries | None:
+        """The symmetries that the samples show; None where they are not looked for."""
         if not self.symmetries or (basis := task.layout.basis) is None:
-            return []
+            return None
         return find_symmetries(np.asarray(task.inputs), np.asarray(task.targets), _grid_of(task), basis)
 
     def _symmetries(self, maps: Sequence[Symmetry], grid: InputGrid, values: int) -> GridSymmetries:
@@ -127,11 +129,11 @@ class FourierBranch(AbstractRegressor):
         return self.patch or (2 if is_large else 1)
 
     def _start(
-        self, task: Task, grid: InputGrid, maps: Sequence[Symmetry], *, key: PRNGKeyArray
+        self, task: Task, grid: InputGrid, found: Symmetries | None, *, key: PRNGKeyArray
     ) -> tuple[GridBranch, bool]:
         """The branch before training, and whether its last layer is to be trained."""
         basis, coefficients = task.layout.basis, task.targets.shape[1]
-        shifted = periodic_axes(maps, grid.shape)
+        shifted = periodic_axes(found.maps if found else [], grid.shape)
         is_periodic = list(map(max, grid.is_periodic(basis.periods if basis else None), shifted))
         M = None if basis is None else projection(grid, basis)
         grid, M = patched(grid, M, self._patch(grid))
@@ -152,9 +154,7 @@ class FourierBranch(AbstractRegressor):
             dtype=_PRECISION,
             key=first,
         )
-        offset = np.asarray(task.targets).mean(axis=0)
-        if basis is not None and maps:
-            offset = np.mean([g.of_targets(offset[None], basis)[0] for g in maps], axis=0)
+        offset = np.asarray(task.targets).mean(axis=0) if found is None else found.centre
         return _with_scales(network, M, grid, task, offset), is_free
 
 

@@ -3,6 +3,10 @@
 The pressure of a flow on a square turns with the conductivity; the solution on a periodic interval moves with the
 initial value. Such an operator G commutes with maps g of functions, G(g f) = g G(f): reflections and exchanges of
 axes, shifts along periodic ones, changes of sign. Every sample is then as many as there are maps.
+
+On a grid that lies a little aside, as every fourth cell of a finer one does, a reflection is nearly a symmetry.
+The mean output then differs from its image by more than chance, but by less than a kernel misses. Outputs are
+turned about their mean, so that this difference does no harm.
 """
 
 import dataclasses as dc
@@ -28,6 +32,8 @@ _FITTED, _PREDICTED, _FEWEST = 800, 200, 60
 _CHANCE = 8.0
 # Leading coefficients of the outputs whose means are compared.
 _COMPARED = 64
+# The difference of means, as a share of the error of a kernel, up to which a map is nearly a symmetry.
+_NEARLY = 0.5
 # How much larger the errors after a map may be, and the error of a kernel above which it says nothing.
 _LARGER, _MOST_ERROR = 1.1, 0.5
 
@@ -76,23 +82,40 @@ class Symmetry:
         return basis.values[self.points].T @ basis.dual
 
 
+@dc.dataclass(frozen=True, eq=False)
+class Symmetries:
+    """The maps that samples show, the identity first, and the field that outputs are turned about."""
+
+    maps: list[Symmetry]
+    centre: Float[np.ndarray, " coefficients"]
+    """Of that field in the basis."""
+    basis: OutputBasis
+
+    def of_targets(self, g: Symmetry, Y: np.ndarray) -> Float[np.ndarray, "samples coefficients"]:
+        """The coefficients of g u of all samples."""
+        return self.centre + g.of_targets(Y - self.centre, self.basis)
+
+
 def find_symmetries(
     X: Float[np.ndarray, "samples inputs"],
     Y: Float[np.ndarray, "samples coefficients"],
     grid: InputGrid,
     basis: OutputBasis,
-) -> list[Symmetry]:
-    """All symmetries that the samples show, the identity first; it alone where there are none."""
+) -> Symmetries:
+    """All symmetries that the samples show; the identity alone where there are none."""
     channels = Y.shape[1] // basis.dual.shape[1]
     identity = Symmetry(np.arange(grid.places.shape[1]), np.arange(len(basis.points)), 1.0, (1.0,) * channels)
+    mean = Y.mean(axis=0)
     if grid.columns is None or len(X) < _FEWEST:
-        return [identity]
+        return Symmetries([identity], mean, basis)
     options = list(_options(grid, basis, channels))
     samples = _Samples(X, Y, grid, basis)
     plausible = [g for g in options if samples.agree_with(g)]
     kept = samples.confirmed(plausible) if plausible else []
     most = min(_MOST, max(_MOST_NUMBERS // basis.dual.shape[1] ** 2, 1))
-    return _group(identity, kept, most)
+    exact = _group(identity, [g for g in kept if samples.difference(g) == 0.0], most)
+    centre = np.mean([g.of_targets(mean[None], basis)[0] for g in exact], axis=0)
+    return Symmetries(_group(identity, kept, most), centre, basis)
 
 
 @dc.dataclass(frozen=True, eq=False)
@@ -113,12 +136,13 @@ def with_images(
     most: int,
 ) -> WithImages:
     """The samples and images of them, at random if not all fit into `most` rows."""
-    maps, samples = find_symmetries(X, Y, grid, basis), np.arange(len(X))
+    found, samples = find_symmetries(X, Y, grid, basis), np.arange(len(X))
+    maps = found.maps
     count = min((len(maps) - 1) * len(X), max(most - len(X), 0))
     which = np.sort(np.random.default_rng(0).choice((len(maps) - 1) * len(X), count, replace=False))
     rows = [samples, *(which[which // len(X) == k] % len(X) for k in range(len(maps) - 1))]
     inputs = [g.of_inputs(X[r], grid) for g, r in zip(maps, rows, strict=True)]
-    targets = [g.of_targets(Y[r], basis) for g, r in zip(maps, rows, strict=True)]
+    targets = [found.of_targets(g, Y[r]) for g, r in zip(maps, rows, strict=True)]
     return WithImages(np.concatenate(inputs), np.concatenate(targets), np.concatenate(rows))
 
 
@@ -205,13 +229,20 @@ class _Samples:
         self._X, self._Y, self._grid, self._basis = X, Y, grid, basis
 
     def agree_with(self, g: Symmetry) -> bool:
-        """Whether the means of inputs and outputs are those after the map, but for chance."""
+        """Whether the mean of inputs is that after the map but for chance, and that of outputs nearly."""
         if not _is_chance(self._X - g.of_inputs(self._X, self._grid)):
             return False
+        return self.difference(g) <= _NEARLY * _MOST_ERROR
+
+    def difference(self, g: Symmetry) -> float:
+        """How much the mean of outputs differs from that after the map, by their size; 0 if it may be chance."""
         basis, samples = self._basis, len(self._Y)
         each = self._Y.reshape(samples, -1, basis.dual.shape[1])
         after = each @ (basis.values[g.points].T @ basis.dual[:, :_COMPARED]) * np.array(g.output_signs)[:, None]
-        return _is_chance((each[:, :, :_COMPARED] - after).reshape(samples, -1))
+        differences = (each[:, :, :_COMPARED] - after).reshape(samples, -1)
+        if _is_chance(differences):
+            return 0.0
+        return float(np.linalg.norm(differences.mean(axis=0)) / np.linalg.norm(self._Y, axis=1).mean())
 
     def confirmed(self, options: Sequence[Symmetry]) -> list[Symmetry]:
         """Those after which a kernel, fitted to other samples, predicts as well as without them."""
@@ -230,8 +261,14 @@ class _Samples:
         plain = errors(self._X[others], Y)
         if plain.mean() > _MOST_ERROR:
             return []
-        after = [errors(g.of_inputs(self._X[others], self._grid), g.of_targets(Y, self._basis)) for g in options]
-        return [g for g, e in zip(options, after, strict=True) if _is_no_worse(e, plain)]
+        differences = [self.difference(g) for g in options]
+        near = [(g, d > 0) for g, d in zip(options, differences, strict=True) if d <= _NEARLY * plain.mean()]
+        after = [errors(g.of_inputs(self._X[others], self._grid), self._turned(g, Y, about)) for g, about in near]
+        return [g for (g, _), e in zip(near, after, strict=True) if _is_no_worse(e, plain)]
+
+    def _turned(self, g: Symmetry, Y: np.ndarray, about_mean: bool) -> np.ndarray:
+        mean = self._Y.mean(axis=0) if about_mean else np.zeros(self._Y.shape[1])
+        return mean + g.of_targets(Y - mean, self._basis)
 
 
 def _is_chance(differences: np.ndarray) -> bool:
