@@ -19,11 +19,12 @@ from trunkfirst.errors import UsageError
 from trunkfirst.fields import Fields
 from trunkfirst.fitting import fit_method
 from trunkfirst.minimisers.loop import Stopping
-from trunkfirst.moving_trunk import Coupled, MovingProblem, MovingTrunk, moving_problem
+from trunkfirst.moving_trunk import Coupled, MovingProblem, MovingTrunk, all_members, moving_problem
 from trunkfirst.networks.operator import Operator
 
 X = np.linspace(0, 1, 50)
-TRUNK = MovingTrunk(width=2, fronts=2, hidden=(10,), iterations=80)
+MEMBERS = ("trunk", "trunk, member 2")
+TRUNK = MovingTrunk(width=2, fronts=2, hidden=(10,), iterations=80, members=1)
 METHOD = trunkfirst.TwoStep(TRUNK, trunkfirst.Kernel(), inputs=trunkfirst.StandardisedInputs(), weights="none")
 
 
@@ -100,12 +101,43 @@ def test_channels_share_the_functions():
 
 
 def problem_and_start(
-    trunk: MovingTrunk, data: trunkfirst.OperatorData, layers: type = np.float64
+    trunk: MovingTrunk, data: trunkfirst.OperatorData, layers: type = np.float64, *, seed: int = 1
 ) -> tuple[MovingProblem, Coupled]:
     fields = encode(data, METHOD, np.dtype(float)).fields
     assert isinstance(fields, Fields)
-    start = trunk.start(fields, dtype=np.dtype(float), key=jr.key(1))
+    start = trunk.start(fields, dtype=np.dtype(float), key=jr.key(seed))
     return moving_problem(fields, trunk.ridge, np.dtype(float), layers=np.dtype(layers), key=jr.key(2)), start
+
+
+def with_sensors(count: int) -> trunkfirst.OperatorData:
+    """More than four make the functions see a few numbers of them."""
+    return TRAIN.with_inputs(np.cos(TRAIN.flat_inputs * np.arange(1, count + 1)))
+
+
+@pytest.mark.parametrize("sensors", [1, 7])
+def test_members_side_by_side(sensors: int):
+    """The functions and features of each."""
+    with jax.enable_x64(True):
+        problem, first = problem_and_start(TRUNK, with_sensors(sensors))
+        members = [first, *(problem_and_start(TRUNK, with_sensors(sensors), seed=seed)[1] for seed in (3, 4))]
+        Phi, psi = problem.features(all_members(members))
+        each = [problem.features(member) for member in members]
+    own = np.concatenate([Phi[..., :1], *(Phi[..., 1:] for Phi, _ in each)], axis=2)
+    assert np.allclose(Phi, own, rtol=0, atol=1e-12)
+    hidden = np.concatenate([psi[:, 1:-sensors] for _, psi in each], axis=1)
+    assert np.allclose(psi[:, 1:-sensors], hidden, rtol=0, atol=1e-12)
+
+
+def test_members_fit_together():
+    """B of all: no member, whose functions are among these, has a smaller loss."""
+    with jax.enable_x64(True):
+        fields = encode(TRAIN, METHOD, np.dtype(float)).fields
+        trunk = dc.replace(TRUNK, members=2, iterations=20)
+        both = trunk.fit(fields, dtype=np.dtype(float), key=jr.key(0))
+    own = {stage: min(e.best_loss for e in both.history if e.stage == stage) for stage in MEMBERS}
+    assert both.trunk.count == 5
+    assert both.iterations == 40
+    assert both.loss < 0.9 * min(own.values())
 
 
 def test_phi_in_single_precision_and_in_blocks(monkeypatch: pytest.MonkeyPatch):
@@ -122,9 +154,8 @@ def test_phi_in_single_precision_and_in_blocks(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("sensors", [1, 7])
 def test_the_gradient_is_the_envelopes(sensors: int):
     """Against finite differences of the value, in which B is solved for again."""
-    data = TRAIN.with_inputs(np.cos(TRAIN.flat_inputs * np.arange(1, sensors + 1)))
     with jax.enable_x64(True):
-        problem, start = problem_and_start(TRUNK, data)
+        problem, start = problem_and_start(TRUNK, with_sensors(sensors))
         _, gradient = eqx.filter_jit(type(problem).value_and_grad)(problem, start, key=jr.key(0))
         leaves, structure = jax.tree.flatten(eqx.filter(start, eqx.is_inexact_array))
         keys = jr.split(jr.key(3), len(leaves))

@@ -5,11 +5,16 @@
 Coefficients that are free for every sample hide errors of a front's place, which no branch can reproduce. Here
 they are c = B psi(f) from the start, with a few features psi that are searched together with phi, and with B
 solved for: variable projection, as in the paper's step 1 with A in the place of B. Step 2 learns the coefficients.
+
+Where a search ends depends on its start. The functions of several searches are used together, with B solved for
+once more: their errors differ, and are smaller in the best combination.
 """
 
 import dataclasses as dc
 import functools as ft
+import itertools
 import time
+from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeVar
 
 import equinox as eqx
@@ -31,7 +36,14 @@ from .minimisers import Minimiser
 from .minimisers.lbfgs import LBFGS
 from .minimisers.loop import AbstractObjective, Minimised, OnStep, Stopping, minimise
 from .networks.branches import LayerFeatures, SkipFeatures
-from .networks.layers import Latent, MovingFunctions, Perceptron, make_perceptron
+from .networks.layers import (
+    Latent,
+    MovingFunctions,
+    Perceptron,
+    make_perceptron,
+    moving_side_by_side,
+    side_by_side,
+)
 from .regressors.base import generator
 from .settings import Field, kind_field, record
 from .trunks import AbstractTrunk
@@ -65,15 +77,20 @@ class MovingTrunk(AbstractTrunk):
 
     sees_inputs: ClassVar[bool] = True
 
-    width: int = Field(default=4, ge=1, description="N, the number of functions besides the constant")
-    fronts: int = Field(default=4, ge=1, description="surfaces across which functions may jump")
+    width: int = Field(default=4, ge=1, description="functions of a member besides the constant")
+    fronts: int = Field(default=4, ge=1, description="surfaces across which functions of a member may jump")
     hidden: tuple[PositiveInt, ...] = Field(
         default=(32, 32), description="hidden widths of the network that places the fronts"
     )
     numbers: int = Field(default=4, ge=1, description="numbers of an input with many features that functions see")
     minimiser: Minimiser = LBFGS(pairs=100)
     iterations: int | None = Field(
-        default=None, ge=1, description="iterations of the minimiser, at most; by the time allowed if left out"
+        default=None,
+        ge=1,
+        description="iterations of the minimiser for each member, at most; by the time allowed if left out",
+    )
+    members: int = Field(
+        default=3, ge=1, description="searches from different starts, whose functions are used together"
     )
     ridge: float = Field(default=1e-4, gt=0, description="ridge of B, from which the coefficients come")
     kind: Literal["moving"] = kind_field("moving")
@@ -86,20 +103,24 @@ class MovingTrunk(AbstractTrunk):
                 "trunk: one that moves needs all samples at the same points; for samples at points of their own "
                 "set trunk.kind = network"
             )
-        begin = time.perf_counter()
-        start_key, run_key = jr.split(key)
-        result = self._search(fields, self.start(fields, dtype=dtype, key=start_key), dtype, run_key, on_step)
-        found: Coupled = result.parameters
-        A, loss = _coefficients(found, fields, self.ridge, dtype)
+        begin, found = time.perf_counter(), list[Minimised]()
+        for number, member_key in enumerate(jr.split(key, self.members), start=1):
+            start_key, run_key = jr.split(member_key)
+            start = self.start(fields, dtype=dtype, key=start_key)
+            found.append(self._search(fields, start, dtype, run_key, on_step, number))
+            if found[-1].status != "finished":
+                break
+        together = all_members([each.parameters for each in found])
+        A, loss = _coefficients(together, fields, self.ridge, dtype)
         return TrunkResult(
-            found.functions,
+            together.functions,
             A,
             is_projected=False,
             loss=loss,
-            status=result.status,
-            iterations=result.iterations,
+            status=found[-1].status,
+            iterations=sum(each.iterations for each in found),
             seconds=time.perf_counter() - begin,
-            history=result.history,
+            history=tuple(itertools.chain.from_iterable(each.history for each in found)),
             limits={"limit": None, "limit_upper": None, "is_limited_by_network": None},
         )
 
@@ -130,7 +151,13 @@ class MovingTrunk(AbstractTrunk):
         return Latent(jnp.asarray(matrix, dtype), dc.replace(network, weights=(*weights, 0.1 * last)))
 
     def _search(
-        self, fields: Fields, start: "Coupled", dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None
+        self,
+        fields: Fields,
+        start: "Coupled",
+        dtype: np.dtype,
+        key: PRNGKeyArray,
+        on_step: OnStep | None,
+        member: int = 1,
     ) -> Minimised:
         """Stages with fresh points where there are more than a search looks at; one stage otherwise.
 
@@ -141,7 +168,7 @@ class MovingTrunk(AbstractTrunk):
         result, entries = None, ()
         for stage, stage_key in enumerate(jr.split(key, stages), start=1):
             last = max(iterations * stage // stages, stage)
-            name = "trunk" if stage == 1 else f"trunk, points {stage}"
+            name = "trunk" + f", member {member}" * (member > 1) + f", points {stage}" * (stage > 1)
             for layers in dict.fromkeys((_LAYERS, dtype)):
                 done = 0 if result is None else result.iterations
                 if done == last or (result is not None and result.status != "finished"):
@@ -186,6 +213,12 @@ class Coupled(eqx.Module):
         """(1, psi) of the encoded inputs."""
         values = self.features(inputs)
         return jnp.concatenate([jnp.ones_like(values[:, :1]), values], axis=1)
+
+
+def all_members(members: Sequence[Coupled]) -> Coupled:
+    """The functions and the features of all members, for one B."""
+    hidden = side_by_side([each.features.features.layers for each in members])
+    return Coupled(moving_side_by_side([each.functions for each in members]), SkipFeatures(LayerFeatures(hidden)))
 
 
 def moving_problem(

@@ -111,7 +111,7 @@ def within_minutes(method: AbstractMethod, data: AnyData, minutes: float) -> Abs
     trunk = method.trunk.each if isinstance(method.trunk, SeparateTrunks) else method.trunk
     if isinstance(trunk, MovingTrunk) and trunk.iterations is None:
         seconds = _journalled("moving trunk", lambda: _seconds_of_moving(method, trunk, data))
-        count = _two_digits(int(TRUNK_SHARE * 60 * minutes / seconds))
+        count = _two_digits(int(TRUNK_SHARE * 60 * minutes / seconds / trunk.members))
         iterations = max(MIN_ITERATIONS, min(_MAX_ITERATIONS, count))
         return dc.replace(method, trunk=dc.replace(trunk, iterations=iterations))
     if not isinstance(trunk, NetworkTrunk) or trunk.iterations is not None:
@@ -225,7 +225,7 @@ def _seconds_of_moving(method: TwoStep, trunk: MovingTrunk, data: AnyData) -> fl
     plain = dc.replace(method, inputs=inputs, weights=weights)
     with jax.enable_x64(True):
         fields = encode(data, plain, plain.dtype).fields
-        short = dc.replace(trunk, iterations=_WARM_UP + _TIMED)
+        short = dc.replace(trunk, iterations=_WARM_UP + _TIMED, members=1)
         steps = short.fit(fields, dtype=plain.dtype, key=jr.key(0)).history
     first, last = next(step for step in steps if step.iteration >= _WARM_UP), steps[-1]
     return (last.seconds - first.seconds) / max(last.iteration - first.iteration, 1)
