@@ -230,6 +230,21 @@ def test_many_values_are_searched_at_random_points_of_every_sample():
     assert trunkfirst.evaluate(result.operator, data).errors.mean() < 0.3
 
 
+def test_points_are_drawn_at_fronts():
+    """Weighted, the values at them have the mean of all; of two channels of different size both are seen."""
+    x = np.linspace(0, 1, 1000)
+    steps = np.stack([np.where(x < 0.3, 1.0, 0.1 * x), 1e6 * np.where(x < 0.8, 0.0, 2 + x)], axis=1)
+    values = np.broadcast_to(steps, (40, 1000, 2))
+    places, times = moving_trunk.draw_points(x[:, None], values, 64, jr.key(0))
+    drawn = np.take_along_axis(values, places[..., None], axis=1) * times[..., None]
+    assert np.allclose(drawn.mean(axis=(0, 1)), steps.mean(axis=0), rtol=0.01)
+    for front in (0.3, 0.8):
+        assert 0.1 < np.mean(np.abs(x[places] - front) < 0.003) < 0.4
+    flat, times = moving_trunk.draw_points(x[:, None], np.ones((1, 1000, 1)), 64, jr.key(0))
+    assert np.allclose(times, 1)
+    assert len(np.unique(flat)) == 64
+
+
 def test_double_precision_goes_on_where_single_stops(monkeypatch: pytest.MonkeyPatch):
     """Every ten iterations lower the loss by less than 99.9 %, so that single precision ends at once."""
     monkeypatch.setattr(moving_trunk, "_STOPPING", Stopping(patience=10, gain=0.999))

@@ -23,8 +23,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy.linalg as jsl
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from pydantic import PositiveInt
+from scipy.spatial import KDTree
 
 from .data.scattered_data import AnyData
 from .device_arrays import to_device
@@ -56,7 +57,7 @@ _PRINCIPAL = 16
 _LATENT_HIDDEN, _BRANCH_HIDDEN = 32, 16
 # Values that a stage of the search looks at; of more, every sample has its own random points.
 _MOST_VALUES = 100_000
-_STAGES, _FEWEST_POINTS = 4, 64
+_STAGES, _FEWEST_POINTS, _AT_FRONTS = 4, 64, 0.5
 # Layers are evaluated in single precision, several times as fast, for about as many samples times points.
 _LAYERS, _BLOCK = np.dtype(np.float32), 2000
 _USUAL_ITERATIONS = 1500
@@ -239,9 +240,8 @@ def moving_problem(
     points, weights = fields.points, np.tile(mean_one(fields.point_weights, count), (samples, 1))
     few = max(_MOST_VALUES // (samples * channels), _FEWEST_POINTS)
     if key is not None and few < count:
-        rng = generator(key)
-        places = np.stack([rng.choice(count, few, replace=False) for _ in range(samples)])
-        points, weights = points[places], np.take_along_axis(weights, places, axis=1)
+        places, times = draw_points(points, values, few, key)
+        points, weights = points[places], np.take_along_axis(weights, places, axis=1) * times
         values = np.take_along_axis(values, places[..., None], axis=1)
     rows = mean_one(fields.sample_weights, samples * channels).reshape(samples, channels)
     on_device = ft.partial(jnp.asarray, dtype=dtype)
@@ -253,6 +253,31 @@ def moving_problem(
         on_device(rows),
         on_device(ridge),
     )
+
+
+def draw_points(
+    points: Float[np.ndarray, "points coordinates"],
+    values: Float[np.ndarray, "samples points channels"],
+    few: int,
+    key: PRNGKeyArray,
+) -> tuple[Int[np.ndarray, "samples few"], Float[np.ndarray, "samples few"]]:
+    """Random places of every sample, and how many times each counts, for the mean over all points.
+
+    Half of them are drawn by how much the sample's values change to neighbouring points: of its fronts, uniform
+    places would show little.
+    """
+    rng, count = generator(key), len(points)
+    near = KDTree(points).query(points, 2 * points.shape[1] + 1)[1]
+    places = np.empty((len(values), few), int)
+    times = np.empty(places.shape)
+    for sample, u in enumerate(values):
+        changes = np.ptp(u[near], axis=1)
+        shares = (changes / np.maximum(changes.sum(axis=0), np.finfo(float).tiny)).mean(axis=1)
+        chances = (1 - _AT_FRONTS) / count + _AT_FRONTS * shares
+        ends = np.cumsum(chances)
+        places[sample] = np.searchsorted(ends, ends[-1] * (np.arange(few) + rng.uniform(size=few)) / few, "right")
+        times[sample] = ends[-1] / (count * chances[places[sample]])
+    return places, times
 
 
 class MovingProblem(AbstractObjective):
