@@ -230,6 +230,18 @@ def test_many_values_are_searched_at_random_points_of_every_sample():
     assert trunkfirst.evaluate(result.operator, data).errors.mean() < 0.3
 
 
+@pytest.mark.parametrize(
+    ("iterations", "members", "each"), [(90, 1, 200), (2900, 1, 2900), (4000, 2, 2000), (9000, 3, 3000)]
+)
+def test_members_by_the_time_allowed(iterations: int, members: int, each: int, monkeypatch: pytest.MonkeyPatch):
+    """A search has its usual iterations before there is another."""
+    monkeypatch.setattr(sizing, "_seconds_of_moving", lambda *_: sizing.TRUNK_SHARE * 60 / (iterations + 0.5))
+    method = sizing.within_minutes(dc.replace(METHOD, trunk=MovingTrunk()), TRAIN, 1.0)
+    assert isinstance(method, trunkfirst.TwoStep)
+    assert isinstance(method.trunk, MovingTrunk)
+    assert (method.trunk.members, method.trunk.iterations) == (members, each)
+
+
 def test_points_are_drawn_at_fronts():
     """Weighted, the values at them have the mean of all; of two channels of different size both are seen."""
     x = np.linspace(0, 1, 1000)

@@ -60,7 +60,8 @@ _MOST_VALUES = 100_000
 _STAGES, _FEWEST_POINTS, _AT_FRONTS = 4, 64, 0.5
 # Layers are evaluated in single precision, several times as fast, for about as many samples times points.
 _LAYERS, _BLOCK = np.dtype(np.float32), 2000
-_USUAL_ITERATIONS = 1500
+# Another start pays once a search has about so many.
+USUAL_ITERATIONS = 1500
 _STOPPING = Stopping(patience=300, stuck=30)
 
 
@@ -91,7 +92,9 @@ class MovingTrunk(AbstractTrunk):
         description="iterations of the minimiser for each member, at most; by the time allowed if left out",
     )
     members: int = Field(
-        default=3, ge=1, description="searches from different starts, whose functions are used together"
+        default=3,
+        ge=1,
+        description="searches from different starts, whose functions are used together; fewer if time is short",
     )
     ridge: float = Field(default=1e-4, gt=0, description="ridge of B, from which the coefficients come")
     kind: Literal["moving"] = kind_field("moving")
@@ -165,7 +168,7 @@ class MovingTrunk(AbstractTrunk):
         Where rounding of the layers ends a stage early, as it does when fronts are sharp, it goes on in double.
         """
         stages = 1 if fields.outputs.size <= _MOST_VALUES else _STAGES
-        iterations, parameters = self.iterations or _USUAL_ITERATIONS, start
+        iterations, parameters = self.iterations or USUAL_ITERATIONS, start
         result, entries = None, ()
         for stage, stage_key in enumerate(jr.split(key, stages), start=1):
             last = max(iterations * stage // stages, stage)
