@@ -267,3 +267,13 @@ def test_double_precision_goes_on_where_single_stops(monkeypatch: pytest.MonkeyP
     assert single + double == steps
     assert 10 <= single[-1].iteration < double[0].iteration
     assert double[-1].best_loss < single[-1].best_loss
+
+
+def test_few_numbers_are_encoded_by_powers_where_they_vary_widely():
+    """The jump is at a place that is linear in the root of the number."""
+    p, x = np.geomspace(1, 100, 60)[:, None], np.linspace(0, 1, 150)
+    data = trunkfirst.OperatorData(p, x[:, None], np.where(x < 0.1 + 0.08 * np.sqrt(p), np.sqrt(p), 0.0))
+    encoded = np.asarray(moving_trunk.moving_inputs(data).fit(data)(p))
+    assert abs(np.corrcoef(encoded[:, 0], np.sqrt(p[:, 0]))[0, 1]) > 1 - 1e-12
+    narrow = TRAIN.with_inputs(1 + TRAIN.flat_inputs)
+    assert moving_trunk.moving_inputs(narrow) == trunkfirst.StandardisedInputs()

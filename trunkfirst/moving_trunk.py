@@ -27,11 +27,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from pydantic import PositiveInt
 from scipy.spatial import KDTree
 
+from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .device_arrays import to_device
 from .errors import UsageError
 from .fields import AbstractFields, Fields, TrunkResult, mean_one
-from .inputs import AbstractInputs, PrincipalInputs, StandardisedInputs
+from .inputs import AbstractInputs, PowerInputs, PrincipalInputs, StandardisedInputs
 from .linear.low_rank import principal_directions
 from .minimisers import Minimiser
 from .minimisers.lbfgs import LBFGS
@@ -200,11 +201,12 @@ def _network(architecture: tuple[int, ...], dtype: np.dtype, key: PRNGKeyArray) 
 
 
 def moving_inputs(data: AnyData) -> AbstractInputs:
-    """The encoder for a trunk that moves: few numbers; logarithms where one of them varies threefold."""
+    """The encoder for a trunk that moves: few numbers; powers of them where one varies threefold."""
     if data.flat_inputs.shape[1] > 8:
         return PrincipalInputs(min(_PRINCIPAL, data.samples, data.flat_inputs.shape[1]))
     low, high = data.flat_inputs.min(axis=0), data.flat_inputs.max(axis=0)
-    return StandardisedInputs("log") if ((low > 0) & (high > 3 * low)).any() else StandardisedInputs()
+    is_wide = isinstance(data, OperatorData) and ((low > 0) & (high > 3 * low)).any()
+    return PowerInputs() if is_wide else StandardisedInputs()
 
 
 class Coupled(eqx.Module):
