@@ -25,7 +25,7 @@ from trunkfirst.problems.conservation_laws import Start, entropy_solution
 # Functions of a member, members, and the iterations of each.
 SETS = {
     "riemann": (4, 1, 1000),
-    "riemann-strong": (4, 1, 1500),
+    "riemann-strong": (4, 3, 1500),
     "bump": (8, 1, 400),
     "burgers-front": (4, 3, 1000),
 }

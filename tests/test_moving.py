@@ -19,7 +19,8 @@ from trunkfirst.errors import UsageError
 from trunkfirst.fields import Fields
 from trunkfirst.fitting import fit_method
 from trunkfirst.minimisers.loop import Stopping
-from trunkfirst.moving_trunk import Coupled, MovingProblem, MovingTrunk, all_members, moving_problem
+from trunkfirst.moving_trunk import Coupled, MovingProblem, MovingTrunk, moving_problem
+from trunkfirst.networks.layers import moving_side_by_side
 from trunkfirst.networks.operator import Operator
 
 X = np.linspace(0, 1, 50)
@@ -116,39 +117,38 @@ def with_sensors(count: int) -> trunkfirst.OperatorData:
 
 @pytest.mark.parametrize("sensors", [1, 7])
 def test_members_side_by_side(sensors: int):
-    """The functions and features of each."""
+    """The functions of each."""
     with jax.enable_x64(True):
         problem, first = problem_and_start(TRUNK, with_sensors(sensors))
         members = [first, *(problem_and_start(TRUNK, with_sensors(sensors), seed=seed)[1] for seed in (3, 4))]
-        Phi, psi = problem.features(all_members(members))
-        each = [problem.features(member) for member in members]
-    own = np.concatenate([Phi[..., :1], *(Phi[..., 1:] for Phi, _ in each)], axis=2)
+        together = moving_side_by_side([each.functions for each in members])
+        Phi = together.functions(problem.points, problem.inputs)
+        each = [own.functions.functions(problem.points, problem.inputs) for own in members]
+    own = np.concatenate([each[0][..., :1], *(Phi[..., 1:] for Phi in each)], axis=2)
     assert np.allclose(Phi, own, rtol=0, atol=1e-12)
-    hidden = np.concatenate([psi[:, 1:-sensors] for _, psi in each], axis=1)
-    assert np.allclose(psi[:, 1:-sensors], hidden, rtol=0, atol=1e-12)
 
 
-def test_members_fit_together():
-    """B of all: no member, whose functions are among these, has a smaller loss."""
+def test_the_field_of_members_is_their_weighted_mean():
+    """By the inverse of their losses."""
+    keys = jr.split(jr.key(0), 2)
     with jax.enable_x64(True):
         fields = encode(TRAIN, METHOD, np.dtype(float)).fields
+        assert isinstance(fields, Fields)
         trunk = dc.replace(TRUNK, members=2, iterations=20)
         both = trunk.fit(fields, dtype=np.dtype(float), key=jr.key(0))
-    own = {stage: min(e.best_loss for e in both.history if e.stage == stage) for stage in MEMBERS}
+        Phi = np.stack(list(fields.functions_by_sample(both.trunk)))
+        found = np.einsum("spk,sk->sp", Phi, both.coefficients)
+        own = []
+        for start_key, run_key in map(jr.split, keys):
+            start = trunk.start(fields, dtype=np.dtype(float), key=start_key)
+            problem = moving_problem(fields, trunk.ridge, np.dtype(float), layers=np.dtype(float))
+            member = trunk._search(fields, start, np.dtype(float), run_key, None).parameters
+            Psi = jnp.einsum("sm,kmc->sk", member.psi(problem.inputs), problem.solve(member))
+            own.append(np.einsum("spk,sk->sp", problem.features(member)[0], Psi))
+    losses = [min(e.best_loss for e in both.history if e.stage == stage) for stage in MEMBERS]
     assert both.trunk.count == 5
     assert both.iterations == 40
-    assert both.loss < 0.9 * min(own.values())
-
-
-def test_phi_in_single_precision_and_in_blocks(monkeypatch: pytest.MonkeyPatch):
-    """Against the functions of all samples at once in double precision; the last block is not full."""
-    monkeypatch.setattr(moving_trunk, "_BLOCK", 7 * len(X))
-    with jax.enable_x64(True):
-        problem, start = problem_and_start(TRUNK, TRAIN, np.float32)
-        Phi, _ = problem.features(start)
-        exact = start.functions.functions(problem.points.astype(float), problem.inputs)
-    assert Phi.dtype == float
-    assert np.allclose(Phi, exact, rtol=0, atol=1e-5)
+    assert np.allclose(found, np.average(own, axis=0, weights=1 / np.array(losses)), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("sensors", [1, 7])

@@ -6,8 +6,8 @@ Coefficients that are free for every sample hide errors of a front's place, whic
 they are c = B psi(f) from the start, with a few features psi that are searched together with phi, and with B
 solved for: variable projection, as in the paper's step 1 with A in the place of B. Step 2 learns the coefficients.
 
-Where a search ends depends on its start. The functions of several searches are used together, with B solved for
-once more: their errors differ, and are smaller in the best combination.
+Where a search ends depends on its start. The functions of several searches are used together, and the field is the
+mean of theirs, weighted by the inverse of their losses: their errors differ.
 """
 
 import dataclasses as dc
@@ -44,7 +44,6 @@ from .networks.layers import (
     Perceptron,
     make_perceptron,
     moving_side_by_side,
-    side_by_side,
 )
 from .regressors.base import generator
 from .settings import Field, kind_field, record
@@ -115,19 +114,34 @@ class MovingTrunk(AbstractTrunk):
             found.append(self._search(fields, start, dtype, run_key, on_step, number))
             if found[-1].status != "finished":
                 break
-        together = all_members([each.parameters for each in found])
-        A, loss = _coefficients(together, fields, self.ridge, dtype)
+        functions = moving_side_by_side([each.parameters.functions for each in found])
+        A = self._coefficients(found, fields, dtype)
         return TrunkResult(
-            together.functions,
+            functions,
             A,
             is_projected=False,
-            loss=loss,
+            loss=fields.loss(functions, A, p=2.0),
             status=found[-1].status,
             iterations=sum(each.iterations for each in found),
             seconds=time.perf_counter() - begin,
             history=tuple(itertools.chain.from_iterable(each.history for each in found)),
             limits={"limit": None, "limit_upper": None, "is_limited_by_network": None},
         )
+
+    def _coefficients(
+        self, found: Sequence[Minimised], fields: Fields, dtype: np.dtype
+    ) -> Float[np.ndarray, "rows functions"]:
+        """A = B psi of every member, with B solved for as in the search, times the member's share."""
+        assert fields.inputs is not None
+        problem = moving_problem(fields, self.ridge, dtype, layers=dtype, key=jr.key(0))
+        inputs = jnp.asarray(fields.inputs, dtype)
+        losses = np.array([each.value for each in found])
+        each = [
+            share * np.einsum("sm,kmc->sck", member.parameters.psi(inputs), problem.solve(member.parameters))
+            for member, share in zip(found, losses**-1 / np.sum(losses**-1), strict=True)
+        ]
+        constant = np.sum([own[..., :1] for own in each], axis=0)
+        return np.concatenate([constant, *(own[..., 1:] for own in each)], axis=2).reshape(fields.rows, -1)
 
     def start(self, fields: Fields, *, dtype: np.dtype, key: PRNGKeyArray) -> "Coupled":
         """New functions and features of the coefficients."""
@@ -219,12 +233,6 @@ class Coupled(eqx.Module):
         """(1, psi) of the encoded inputs."""
         values = self.features(inputs)
         return jnp.concatenate([jnp.ones_like(values[:, :1]), values], axis=1)
-
-
-def all_members(members: Sequence[Coupled]) -> Coupled:
-    """The functions and the features of all members, for one B."""
-    hidden = side_by_side([each.features.features.layers for each in members])
-    return Coupled(moving_side_by_side([each.functions for each in members]), SkipFeatures(LayerFeatures(hidden)))
 
 
 def moving_problem(
@@ -356,14 +364,3 @@ class MovingProblem(AbstractObjective):
 def cast(tree: T, dtype: np.dtype) -> T:
     """The same with its inexact arrays in another precision."""
     return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
-
-
-def _coefficients(
-    found: Coupled, fields: Fields, ridge: float, dtype: np.dtype
-) -> tuple[Float[np.ndarray, "rows functions"], float]:
-    """A = B psi, with B solved for as in the search, and the mean squared error of all values."""
-    assert fields.inputs is not None
-    B = moving_problem(fields, ridge, dtype, layers=dtype, key=jr.key(0)).solve(found)
-    psi = found.psi(jnp.asarray(fields.inputs, dtype))
-    A = np.asarray(jnp.einsum("sm,kmc->sck", psi, B)).reshape(fields.rows, -1)
-    return A, fields.loss(found.functions, A, p=2.0)
