@@ -22,8 +22,13 @@ from trunkfirst.fitting import fit_method
 from trunkfirst.moving_trunk import moving_inputs
 from trunkfirst.problems.conservation_laws import Start, entropy_solution
 
-# The number of functions that move, and the iterations.
-SETS = {"riemann": (4, 1000), "riemann-strong": (4, 1500), "bump": (8, 400), "burgers-front": (4, 3000)}
+# Functions of a member, members, and the iterations of each.
+SETS = {
+    "riemann": (4, 1, 1000),
+    "riemann-strong": (4, 3, 1500),
+    "bump": (8, 1, 400),
+    "burgers-front": (4, 3, 1000),
+}
 TRAIN, UNSEEN = slice(0, 400), slice(400, 500)
 
 
@@ -34,19 +39,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         options.sets, options.seeds, options.iterations = ["bump"], 1, 20
     rows: list[tuple[Any, ...]] = []
     for name in options.sets:
-        data, (width, iterations) = make_set(name), SETS[name]
+        data, (width, members, iterations) = make_set(name), SETS[name]
         fixed = fixed_error(data, width if name == "bump" else None)
         for seed in range(options.seeds):
             watch = Stopwatch(options.clock)
-            operator = moving(data, width, seed, options.iterations or iterations)
+            operator = moving(data, width, seed, options.iterations or iterations, members=members)
             seconds = watch.read()
             found = trunkfirst.evaluate(operator, data.take(UNSEEN))
             error, median = float(found.errors.mean()), float(np.median(found.errors))
             rows.append((name, seed, fixed, error, median, float(found.optimal_errors.mean()), seconds))
             print(rows[-1], flush=True)
     head = ("set", "seed", "fixed functions", "moving, mean", "moving, median", "best coefficients", "seconds")
-    done = (f"{name} {options.iterations or SETS[name][1]:,}" for name in options.sets)
-    notes = [f"Iterations: {', '.join(done)}."]
+    done = (f"{name} {SETS[name][1]} x {options.iterations or SETS[name][2]:,}" for name in options.sets)
+    notes = [f"Members and the iterations of each: {', '.join(done)}."]
     if "burgers-front" in options.sets:
         notes.append(f"The floor of burgers-front is {sensor_floor():.3g}.")
     word = "-".join(["moving-features", *(options.sets if options.sets != list(SETS) else [])])
@@ -85,9 +90,11 @@ def fixed_error(data: trunkfirst.OperatorData, width: int | None) -> float:
     return min(mean_error(operator, data) for operator in operators)
 
 
-def moving(data: trunkfirst.OperatorData, width: int, seed: int, iterations: int) -> trunkfirst.Operator:
-    """An operator with this number of functions that move."""
-    trunk = trunkfirst.MovingTrunk(width=width, iterations=iterations)
+def moving(
+    data: trunkfirst.OperatorData, width: int, seed: int, iterations: int, *, members: int = 1
+) -> trunkfirst.Operator:
+    """An operator with this number of functions that move, of each member."""
+    trunk = trunkfirst.MovingTrunk(width=width, iterations=iterations, members=members)
     method = trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), inputs=moving_inputs(data), weights="relative")
     return fit_method(data.take(TRAIN), method, key=seed).operator
 

@@ -159,7 +159,7 @@ def draw_moving() -> Figure:
     x, a = np.linspace(0, 1, 150), np.linspace(0, 1, 121)[:, None]
     data = trunkfirst.OperatorData(a, x[:, None], np.where(x < 0.2 + 0.6 * a, 1.0 + a - x, 0.1 * x))
     train, unseen = data.take(np.arange(0, 121, 2)), data.take(np.arange(1, 121, 2))
-    method = trunkfirst.TwoStep(trunkfirst.MovingTrunk(iterations=400), trunkfirst.Kernel(), **COMMON)
+    method = trunkfirst.TwoStep(trunkfirst.MovingTrunk(iterations=400, members=1), trunkfirst.Kernel(), **COMMON)
     operator = trunkfirst.fit(train, method=method, intervals=False).operator
     modes = np.linalg.svd(train.outputs, full_matrices=False)[2][: operator.rank]
     figure, panels = plt.subplots(1, 4, figsize=(10, 2.9), width_ratios=(1.6, 1, 1, 1))
@@ -191,7 +191,7 @@ def draw_shock_tube() -> Figure:
         found, _ = baselines.predict(regression, train.flat_inputs, outputs, unseen.flat_inputs)
         fields[name] = (found[..., 0], time.process_time() - begin)
     begin = time.process_time()
-    trunk, inputs = trunkfirst.MovingTrunk(iterations=400), trunkfirst.StandardisedInputs("log")
+    trunk, inputs = trunkfirst.MovingTrunk(iterations=400, members=1), trunkfirst.StandardisedInputs("log")
     method = trunkfirst.TwoStep(trunk, trunkfirst.Kernel(), inputs=inputs, weights="relative")
     operator = trunkfirst.fit(train, method=method, minutes=None, intervals=False).operator
     fields["trunkfirst, moving trunk"] = (operator.predict(unseen.flat_inputs), time.process_time() - begin)

@@ -41,7 +41,14 @@ from trunkfirst.networks.branches import (
 from trunkfirst.networks.fourier_layers import GridBranch, GridSymmetries, make_fourier_network
 from trunkfirst.networks.interpolants import FlatInterpolation, RadialInterpolation
 from trunkfirst.networks.interpolate import interpolate
-from trunkfirst.networks.layers import ACTIVATIONS, Latent, Modes, MovingFunctions, Trunk
+from trunkfirst.networks.layers import (
+    ACTIVATIONS,
+    Latent,
+    Modes,
+    MovingFunctions,
+    Trunk,
+    moving_side_by_side,
+)
 from trunkfirst.networks.operator import Operator
 from trunkfirst.outputs import Boundary, OutputMap
 
@@ -182,15 +189,20 @@ def on_a_line() -> Operator:
 
 
 def moving(*, channels: int | None = None, latent: bool = True) -> Operator:
-    """Functions of two coordinates and of the input, of which they see three numbers or all of it."""
-    numbers = 3 if latent else 12
-    trunk = MovingFunctions(
-        make_network(2 + numbers, 5, 4, activation="tanh", seed=1),
-        normal(4, seed=2),
-        make_network(2 + numbers + 8, 5, 5, activation="tanh", seed=3),
-        numbers,
-        Latent(normal(12, 3), make_network(12, 4, 3, activation="tanh", seed=4)) if latent else None,
-    )
+    """Functions of two coordinates and the input: two members that see three numbers of it, or one all of it."""
+    numbers, widths = (3, (2, 3)) if latent else (12, (5,))
+    members = [
+        MovingFunctions(
+            make_network(2 + numbers, 5, 4, activation="tanh", seed=1),
+            normal(4, seed=2),
+            make_network(2 + numbers + 8, 5, width, activation="tanh", seed=3),
+            numbers,
+            Latent(normal(12, 3), make_network(12, 4, 3, activation="tanh", seed=4)) if latent else None,
+        )
+        for width in widths
+    ]
+    with jax.enable_x64(True):
+        trunk = moving_side_by_side(members)
     return dc.replace(make(STANDARD, channels=channels), trunk=trunk)
 
 

@@ -20,10 +20,12 @@ from trunkfirst.fields import Fields
 from trunkfirst.fitting import fit_method
 from trunkfirst.minimisers.loop import Stopping
 from trunkfirst.moving_trunk import Coupled, MovingProblem, MovingTrunk, moving_problem
+from trunkfirst.networks.layers import moving_side_by_side
 from trunkfirst.networks.operator import Operator
 
 X = np.linspace(0, 1, 50)
-TRUNK = MovingTrunk(width=2, fronts=2, hidden=(10,), iterations=80)
+MEMBERS = ("trunk", "trunk, member 2")
+TRUNK = MovingTrunk(width=2, fronts=2, hidden=(10,), iterations=80, members=1)
 METHOD = trunkfirst.TwoStep(TRUNK, trunkfirst.Kernel(), inputs=trunkfirst.StandardisedInputs(), weights="none")
 
 
@@ -100,31 +102,60 @@ def test_channels_share_the_functions():
 
 
 def problem_and_start(
-    trunk: MovingTrunk, data: trunkfirst.OperatorData, layers: type = np.float64
+    trunk: MovingTrunk, data: trunkfirst.OperatorData, layers: type = np.float64, *, seed: int = 1
 ) -> tuple[MovingProblem, Coupled]:
     fields = encode(data, METHOD, np.dtype(float)).fields
     assert isinstance(fields, Fields)
-    start = trunk.start(fields, dtype=np.dtype(float), key=jr.key(1))
+    start = trunk.start(fields, dtype=np.dtype(float), key=jr.key(seed))
     return moving_problem(fields, trunk.ridge, np.dtype(float), layers=np.dtype(layers), key=jr.key(2)), start
 
 
-def test_phi_in_single_precision_and_in_blocks(monkeypatch: pytest.MonkeyPatch):
-    """Against the functions of all samples at once in double precision; the last block is not full."""
-    monkeypatch.setattr(moving_trunk, "_BLOCK", 7 * len(X))
+def with_sensors(count: int) -> trunkfirst.OperatorData:
+    """More than four make the functions see a few numbers of them."""
+    return TRAIN.with_inputs(np.cos(TRAIN.flat_inputs * np.arange(1, count + 1)))
+
+
+@pytest.mark.parametrize("sensors", [1, 7])
+def test_members_side_by_side(sensors: int):
+    """The functions of each."""
     with jax.enable_x64(True):
-        problem, start = problem_and_start(TRUNK, TRAIN, np.float32)
-        Phi, _ = problem.features(start)
-        exact = start.functions.functions(problem.points.astype(float), problem.inputs)
-    assert Phi.dtype == float
-    assert np.allclose(Phi, exact, rtol=0, atol=1e-5)
+        problem, first = problem_and_start(TRUNK, with_sensors(sensors))
+        members = [first, *(problem_and_start(TRUNK, with_sensors(sensors), seed=seed)[1] for seed in (3, 4))]
+        together = moving_side_by_side([each.functions for each in members])
+        Phi = together.functions(problem.points, problem.inputs)
+        each = [own.functions.functions(problem.points, problem.inputs) for own in members]
+    own = np.concatenate([each[0][..., :1], *(Phi[..., 1:] for Phi in each)], axis=2)
+    assert np.allclose(Phi, own, rtol=0, atol=1e-12)
+
+
+def test_the_field_of_members_is_their_weighted_mean():
+    """By the inverse of their losses."""
+    keys = jr.split(jr.key(0), 2)
+    with jax.enable_x64(True):
+        fields = encode(TRAIN, METHOD, np.dtype(float)).fields
+        assert isinstance(fields, Fields)
+        trunk = dc.replace(TRUNK, members=2, iterations=20)
+        both = trunk.fit(fields, dtype=np.dtype(float), key=jr.key(0))
+        Phi = np.stack(list(fields.functions_by_sample(both.trunk)))
+        found = np.einsum("spk,sk->sp", Phi, both.coefficients)
+        own = []
+        for start_key, run_key in map(jr.split, keys):
+            start = trunk.start(fields, dtype=np.dtype(float), key=start_key)
+            problem = moving_problem(fields, trunk.ridge, np.dtype(float), layers=np.dtype(float))
+            member = trunk._search(fields, start, np.dtype(float), run_key, None).parameters
+            Psi = jnp.einsum("sm,kmc->sk", member.psi(problem.inputs), problem.solve(member))
+            own.append(np.einsum("spk,sk->sp", problem.features(member)[0], Psi))
+    losses = [min(e.best_loss for e in both.history if e.stage == stage) for stage in MEMBERS]
+    assert both.trunk.count == 5
+    assert both.iterations == 40
+    assert np.allclose(found, np.average(own, axis=0, weights=1 / np.array(losses)), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("sensors", [1, 7])
 def test_the_gradient_is_the_envelopes(sensors: int):
     """Against finite differences of the value, in which B is solved for again."""
-    data = TRAIN.with_inputs(np.cos(TRAIN.flat_inputs * np.arange(1, sensors + 1)))
     with jax.enable_x64(True):
-        problem, start = problem_and_start(TRUNK, data)
+        problem, start = problem_and_start(TRUNK, with_sensors(sensors))
         _, gradient = eqx.filter_jit(type(problem).value_and_grad)(problem, start, key=jr.key(0))
         leaves, structure = jax.tree.flatten(eqx.filter(start, eqx.is_inexact_array))
         keys = jr.split(jr.key(3), len(leaves))
@@ -199,6 +230,33 @@ def test_many_values_are_searched_at_random_points_of_every_sample():
     assert trunkfirst.evaluate(result.operator, data).errors.mean() < 0.3
 
 
+@pytest.mark.parametrize(
+    ("iterations", "members", "each"), [(90, 1, 200), (2900, 1, 2900), (4000, 2, 2000), (9000, 3, 3000)]
+)
+def test_members_by_the_time_allowed(iterations: int, members: int, each: int, monkeypatch: pytest.MonkeyPatch):
+    """A search has its usual iterations before there is another."""
+    monkeypatch.setattr(sizing, "_seconds_of_moving", lambda *_: sizing.TRUNK_SHARE * 60 / (iterations + 0.5))
+    method = sizing.within_minutes(dc.replace(METHOD, trunk=MovingTrunk()), TRAIN, 1.0)
+    assert isinstance(method, trunkfirst.TwoStep)
+    assert isinstance(method.trunk, MovingTrunk)
+    assert (method.trunk.members, method.trunk.iterations) == (members, each)
+
+
+def test_points_are_drawn_at_fronts():
+    """Weighted, the values at them have the mean of all; of two channels of different size both are seen."""
+    x = np.linspace(0, 1, 1000)
+    steps = np.stack([np.where(x < 0.3, 1.0, 0.1 * x), 1e6 * np.where(x < 0.8, 0.0, 2 + x)], axis=1)
+    values = np.broadcast_to(steps, (40, 1000, 2))
+    places, times = moving_trunk.draw_points(x[:, None], values, 64, jr.key(0))
+    drawn = np.take_along_axis(values, places[..., None], axis=1) * times[..., None]
+    assert np.allclose(drawn.mean(axis=(0, 1)), steps.mean(axis=0), rtol=0.01)
+    for front in (0.3, 0.8):
+        assert 0.1 < np.mean(np.abs(x[places] - front) < 0.003) < 0.4
+    flat, times = moving_trunk.draw_points(x[:, None], np.ones((1, 1000, 1)), 64, jr.key(0))
+    assert np.allclose(times, 1)
+    assert len(np.unique(flat)) == 64
+
+
 def test_double_precision_goes_on_where_single_stops(monkeypatch: pytest.MonkeyPatch):
     """Every ten iterations lower the loss by less than 99.9 %, so that single precision ends at once."""
     monkeypatch.setattr(moving_trunk, "_STOPPING", Stopping(patience=10, gain=0.999))
@@ -209,3 +267,13 @@ def test_double_precision_goes_on_where_single_stops(monkeypatch: pytest.MonkeyP
     assert single + double == steps
     assert 10 <= single[-1].iteration < double[0].iteration
     assert double[-1].best_loss < single[-1].best_loss
+
+
+def test_few_numbers_are_encoded_by_powers_where_they_vary_widely():
+    """The jump is at a place that is linear in the root of the number."""
+    p, x = np.geomspace(1, 100, 60)[:, None], np.linspace(0, 1, 150)
+    data = trunkfirst.OperatorData(p, x[:, None], np.where(x < 0.1 + 0.08 * np.sqrt(p), np.sqrt(p), 0.0))
+    encoded = np.asarray(moving_trunk.moving_inputs(data).fit(data)(p))
+    assert abs(np.corrcoef(encoded[:, 0], np.sqrt(p[:, 0]))[0, 1]) > 1 - 1e-12
+    narrow = TRAIN.with_inputs(1 + TRAIN.flat_inputs)
+    assert moving_trunk.moving_inputs(narrow) == trunkfirst.StandardisedInputs()

@@ -58,7 +58,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "moving": {
         "method": {
             "kind": "two-step",
-            "trunk": {"kind": "moving", "hidden": [6], "fronts": 2, "width": 2, "iterations": 80},
+            "trunk": {"kind": "moving", "hidden": [6], "fronts": 2, "width": 2, "members": 2, "iterations": 40},
             "branch": "kernel",
             "inputs": "standardise",
             "weights": "relative",

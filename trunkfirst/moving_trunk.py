@@ -5,11 +5,16 @@
 Coefficients that are free for every sample hide errors of a front's place, which no branch can reproduce. Here
 they are c = B psi(f) from the start, with a few features psi that are searched together with phi, and with B
 solved for: variable projection, as in the paper's step 1 with A in the place of B. Step 2 learns the coefficients.
+
+Where a search ends depends on its start. The functions of several searches are used together, and the field is the
+mean of theirs, weighted by the inverse of their losses: their errors differ.
 """
 
 import dataclasses as dc
 import functools as ft
+import itertools
 import time
+from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeVar
 
 import equinox as eqx
@@ -18,20 +23,28 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy.linalg as jsl
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from pydantic import PositiveInt
+from scipy.spatial import KDTree
 
+from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData
 from .device_arrays import to_device
 from .errors import UsageError
 from .fields import AbstractFields, Fields, TrunkResult, mean_one
-from .inputs import AbstractInputs, PrincipalInputs, StandardisedInputs
+from .inputs import AbstractInputs, PowerInputs, PrincipalInputs, StandardisedInputs
 from .linear.low_rank import principal_directions
 from .minimisers import Minimiser
 from .minimisers.lbfgs import LBFGS
 from .minimisers.loop import AbstractObjective, Minimised, OnStep, Stopping, minimise
 from .networks.branches import LayerFeatures, SkipFeatures
-from .networks.layers import Latent, MovingFunctions, Perceptron, make_perceptron
+from .networks.layers import (
+    Latent,
+    MovingFunctions,
+    Perceptron,
+    make_perceptron,
+    moving_side_by_side,
+)
 from .regressors.base import generator
 from .settings import Field, kind_field, record
 from .trunks import AbstractTrunk
@@ -44,10 +57,11 @@ _PRINCIPAL = 16
 _LATENT_HIDDEN, _BRANCH_HIDDEN = 32, 16
 # Values that a stage of the search looks at; of more, every sample has its own random points.
 _MOST_VALUES = 100_000
-_STAGES, _FEWEST_POINTS = 4, 64
+_STAGES, _FEWEST_POINTS, _AT_FRONTS = 4, 64, 0.5
 # Layers are evaluated in single precision, several times as fast, for about as many samples times points.
 _LAYERS, _BLOCK = np.dtype(np.float32), 2000
-_USUAL_ITERATIONS = 1500
+# Another start pays once a search has about so many.
+USUAL_ITERATIONS = 1500
 _STOPPING = Stopping(patience=300, stuck=30)
 
 
@@ -65,15 +79,22 @@ class MovingTrunk(AbstractTrunk):
 
     sees_inputs: ClassVar[bool] = True
 
-    width: int = Field(default=4, ge=1, description="N, the number of functions besides the constant")
-    fronts: int = Field(default=4, ge=1, description="surfaces across which functions may jump")
+    width: int = Field(default=4, ge=1, description="functions of a member besides the constant")
+    fronts: int = Field(default=4, ge=1, description="surfaces across which functions of a member may jump")
     hidden: tuple[PositiveInt, ...] = Field(
         default=(32, 32), description="hidden widths of the network that places the fronts"
     )
     numbers: int = Field(default=4, ge=1, description="numbers of an input with many features that functions see")
     minimiser: Minimiser = LBFGS(pairs=100)
     iterations: int | None = Field(
-        default=None, ge=1, description="largest number of iterations; follows from the time limit if left out"
+        default=None,
+        ge=1,
+        description="largest number of iterations of each member; follows from the time limit if left out",
+    )
+    members: int = Field(
+        default=3,
+        ge=1,
+        description="searches from different starts, whose functions are used together; fewer if time is short",
     )
     ridge: float = Field(default=1e-4, gt=0, description="ridge of B, from which the coefficients come")
     kind: Literal["moving"] = kind_field("moving")
@@ -86,22 +107,41 @@ class MovingTrunk(AbstractTrunk):
                 "trunk: one that moves needs all samples at the same points; for samples at points of their own "
                 "set trunk.kind = network"
             )
-        begin = time.perf_counter()
-        start_key, run_key = jr.split(key)
-        result = self._search(fields, self.start(fields, dtype=dtype, key=start_key), dtype, run_key, on_step)
-        found: Coupled = result.parameters
-        A, loss = _coefficients(found, fields, self.ridge, dtype)
+        begin, found = time.perf_counter(), list[Minimised]()
+        for number, member_key in enumerate(jr.split(key, self.members), start=1):
+            start_key, run_key = jr.split(member_key)
+            start = self.start(fields, dtype=dtype, key=start_key)
+            found.append(self._search(fields, start, dtype, run_key, on_step, number))
+            if found[-1].status != "finished":
+                break
+        functions = moving_side_by_side([each.parameters.functions for each in found])
+        A = self._coefficients(found, fields, dtype)
         return TrunkResult(
-            found.functions,
+            functions,
             A,
             is_projected=False,
-            loss=loss,
-            status=result.status,
-            iterations=result.iterations,
+            loss=fields.loss(functions, A, p=2.0),
+            status=found[-1].status,
+            iterations=sum(each.iterations for each in found),
             seconds=time.perf_counter() - begin,
-            history=result.history,
+            history=tuple(itertools.chain.from_iterable(each.history for each in found)),
             limits={"limit": None, "limit_upper": None, "is_limited_by_network": None},
         )
+
+    def _coefficients(
+        self, found: Sequence[Minimised], fields: Fields, dtype: np.dtype
+    ) -> Float[np.ndarray, "rows functions"]:
+        """A = B psi of every member, with B solved for as in the search, times the member's share."""
+        assert fields.inputs is not None
+        problem = moving_problem(fields, self.ridge, dtype, layers=dtype, key=jr.key(0))
+        inputs = jnp.asarray(fields.inputs, dtype)
+        losses = np.array([each.value for each in found])
+        each = [
+            share * np.einsum("sm,kmc->sck", member.parameters.psi(inputs), problem.solve(member.parameters))
+            for member, share in zip(found, losses**-1 / np.sum(losses**-1), strict=True)
+        ]
+        constant = np.sum([own[..., :1] for own in each], axis=0)
+        return np.concatenate([constant, *(own[..., 1:] for own in each)], axis=2).reshape(fields.rows, -1)
 
     def start(self, fields: Fields, *, dtype: np.dtype, key: PRNGKeyArray) -> "Coupled":
         """New functions and features of the coefficients."""
@@ -130,18 +170,24 @@ class MovingTrunk(AbstractTrunk):
         return Latent(jnp.asarray(matrix, dtype), dc.replace(network, weights=(*weights, 0.1 * last)))
 
     def _search(
-        self, fields: Fields, start: "Coupled", dtype: np.dtype, key: PRNGKeyArray, on_step: OnStep | None
+        self,
+        fields: Fields,
+        start: "Coupled",
+        dtype: np.dtype,
+        key: PRNGKeyArray,
+        on_step: OnStep | None,
+        member: int = 1,
     ) -> Minimised:
         """Stages with fresh points where there are more than a search looks at; one stage otherwise.
 
         Where rounding of the layers ends a stage early, as it does when fronts are sharp, it goes on in double.
         """
         stages = 1 if fields.outputs.size <= _MOST_VALUES else _STAGES
-        iterations, parameters = self.iterations or _USUAL_ITERATIONS, start
+        iterations, parameters = self.iterations or USUAL_ITERATIONS, start
         result, entries = None, ()
         for stage, stage_key in enumerate(jr.split(key, stages), start=1):
             last = max(iterations * stage // stages, stage)
-            name = "trunk" if stage == 1 else f"trunk, points {stage}"
+            name = "trunk" + f", member {member}" * (member > 1) + f", points {stage}" * (stage > 1)
             for layers in dict.fromkeys((_LAYERS, dtype)):
                 done = 0 if result is None else result.iterations
                 if done == last or (result is not None and result.status != "finished"):
@@ -169,11 +215,12 @@ def _network(architecture: tuple[int, ...], dtype: np.dtype, key: PRNGKeyArray) 
 
 
 def moving_inputs(data: AnyData) -> AbstractInputs:
-    """The encoder for a trunk that moves: few numbers; logarithms where one of them varies threefold."""
+    """The encoder for a trunk that moves: few numbers; powers of them where one varies threefold."""
     if data.flat_inputs.shape[1] > 8:
         return PrincipalInputs(min(_PRINCIPAL, data.samples, data.flat_inputs.shape[1]))
     low, high = data.flat_inputs.min(axis=0), data.flat_inputs.max(axis=0)
-    return StandardisedInputs("log") if ((low > 0) & (high > 3 * low)).any() else StandardisedInputs()
+    is_wide = isinstance(data, OperatorData) and ((low > 0) & (high > 3 * low)).any()
+    return PowerInputs() if is_wide else StandardisedInputs()
 
 
 class Coupled(eqx.Module):
@@ -206,9 +253,8 @@ def moving_problem(
     points, weights = fields.points, np.tile(mean_one(fields.point_weights, count), (samples, 1))
     few = max(_MOST_VALUES // (samples * channels), _FEWEST_POINTS)
     if key is not None and few < count:
-        rng = generator(key)
-        places = np.stack([rng.choice(count, few, replace=False) for _ in range(samples)])
-        points, weights = points[places], np.take_along_axis(weights, places, axis=1)
+        places, times = draw_points(points, values, few, key)
+        points, weights = points[places], np.take_along_axis(weights, places, axis=1) * times
         values = np.take_along_axis(values, places[..., None], axis=1)
     rows = mean_one(fields.sample_weights, samples * channels).reshape(samples, channels)
     on_device = ft.partial(jnp.asarray, dtype=dtype)
@@ -220,6 +266,31 @@ def moving_problem(
         on_device(rows),
         on_device(ridge),
     )
+
+
+def draw_points(
+    points: Float[np.ndarray, "points coordinates"],
+    values: Float[np.ndarray, "samples points channels"],
+    few: int,
+    key: PRNGKeyArray,
+) -> tuple[Int[np.ndarray, "samples few"], Float[np.ndarray, "samples few"]]:
+    """Random places of every sample, and how many times each counts, for the mean over all points.
+
+    Half of them are drawn by how much the sample's values change to neighbouring points: of its fronts, uniform
+    places would show little.
+    """
+    rng, count = generator(key), len(points)
+    near = KDTree(points).query(points, 2 * points.shape[1] + 1)[1]
+    places = np.empty((len(values), few), int)
+    times = np.empty(places.shape)
+    for sample, u in enumerate(values):
+        changes = np.ptp(u[near], axis=1)
+        shares = (changes / np.maximum(changes.sum(axis=0), np.finfo(float).tiny)).mean(axis=1)
+        chances = (1 - _AT_FRONTS) / count + _AT_FRONTS * shares
+        ends = np.cumsum(chances)
+        places[sample] = np.searchsorted(ends, ends[-1] * (np.arange(few) + rng.uniform(size=few)) / few, "right")
+        times[sample] = ends[-1] / (count * chances[places[sample]])
+    return places, times
 
 
 class MovingProblem(AbstractObjective):
@@ -293,14 +364,3 @@ class MovingProblem(AbstractObjective):
 def cast(tree: T, dtype: np.dtype) -> T:
     """The same with its inexact arrays in another precision."""
     return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
-
-
-def _coefficients(
-    found: Coupled, fields: Fields, ridge: float, dtype: np.dtype
-) -> tuple[Float[np.ndarray, "rows functions"], float]:
-    """A = B psi, with B solved for as in the search, and the mean squared error of all values."""
-    assert fields.inputs is not None
-    B = moving_problem(fields, ridge, dtype, layers=dtype, key=jr.key(0)).solve(found)
-    psi = found.psi(jnp.asarray(fields.inputs, dtype))
-    A = np.asarray(jnp.einsum("sm,kmc->sck", psi, B)).reshape(fields.rows, -1)
-    return A, fields.loss(found.functions, A, p=2.0)

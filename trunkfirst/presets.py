@@ -15,7 +15,7 @@ import dataclasses as dc
 from typing import Any
 
 from .errors import UnknownNameError
-from .inputs import AutoInputs, Coordinates, PrincipalInputs, RawInputs, StandardisedInputs
+from .inputs import AutoInputs, Coordinates, PowerInputs, PrincipalInputs, RawInputs
 from .linear.orthonormalise import QR
 from .method import AbstractMethod
 from .minimisers.adam import Adam
@@ -133,7 +133,7 @@ def _fast(name: str, problem: _Problem, method: str) -> AbstractMethod:
         return kind(*networks, minimiser=LBFGS(), iterations=iterations, **common)
     orthonormalise = None if method == "two-step-without-qr" else QR()
     if name in _FRONTS:
-        inputs = PrincipalInputs(16) if name == "burgers-front" else StandardisedInputs("log")
+        inputs = PrincipalInputs(16) if name == "burgers-front" else PowerInputs()
         return TwoStep(MovingTrunk(), Kernel(), orthonormalise, inputs=inputs, weights="relative")
     network: dict[str, Any] = {"skip": False, "decay": 0.0} | problem.branch | problem.fast_branch
     branch: AbstractRegressor = problem.kernel or NetworkBranch(**network)

@@ -23,7 +23,7 @@ from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import trunk_limit
 from .method import AbstractMethod
 from .minimisers.loop import minimise, raise_if_interrupted
-from .moving_trunk import MovingTrunk, moving_inputs
+from .moving_trunk import USUAL_ITERATIONS, MovingTrunk, moving_inputs
 from .network_trunk import NetworkTrunk, SeparateTrunks
 from .records import LogEntry
 from .regressors.fourier import FourierBranch
@@ -111,9 +111,10 @@ def within_minutes(method: AbstractMethod, data: AnyData, minutes: float) -> Abs
     trunk = method.trunk.each if isinstance(method.trunk, SeparateTrunks) else method.trunk
     if isinstance(trunk, MovingTrunk) and trunk.iterations is None:
         seconds = _journalled("moving trunk", lambda: _seconds_of_moving(method, trunk, data))
-        count = _two_digits(int(TRUNK_SHARE * 60 * minutes / seconds))
-        iterations = max(MIN_ITERATIONS, min(_MAX_ITERATIONS, count))
-        return dc.replace(method, trunk=dc.replace(trunk, iterations=iterations))
+        count = int(TRUNK_SHARE * 60 * minutes / seconds)
+        members = max(1, min(trunk.members, count // USUAL_ITERATIONS))
+        iterations = max(MIN_ITERATIONS, min(_MAX_ITERATIONS, _two_digits(count // members)))
+        return dc.replace(method, trunk=dc.replace(trunk, iterations=iterations, members=members))
     if not isinstance(trunk, NetworkTrunk) or trunk.iterations is not None:
         return method
     times = data.channels if isinstance(method.trunk, SeparateTrunks) else 1
@@ -225,7 +226,7 @@ def _seconds_of_moving(method: TwoStep, trunk: MovingTrunk, data: AnyData) -> fl
     plain = dc.replace(method, inputs=inputs, weights=weights)
     with jax.enable_x64(True):
         fields = encode(data, plain, plain.dtype).fields
-        short = dc.replace(trunk, iterations=_WARM_UP + _TIMED)
+        short = dc.replace(trunk, iterations=_WARM_UP + _TIMED, members=1)
         steps = short.fit(fields, dtype=plain.dtype, key=jr.key(0)).history
     first, last = next(step for step in steps if step.iteration >= _WARM_UP), steps[-1]
     return (last.seconds - first.seconds) / max(last.iteration - first.iteration, 1)

@@ -345,6 +345,33 @@ class MovingFunctions(AbstractFunctions):
         return f"moving: {self.count} functions, {len(self.log_slopes)} fronts"
 
 
+def moving_side_by_side(members: Sequence[MovingFunctions]) -> MovingFunctions:
+    """The functions of all members, with one constant. Fronts are a member's own, and so is z unless it is f."""
+    first, latents = members[0], [each.latent for each in members if each.latent is not None]
+    latent = None
+    if latents:
+        matrix = jnp.concatenate([each.matrix for each in latents], axis=1)
+        latent = Latent(matrix, side_by_side([each.network for each in latents]))
+    ends = np.cumsum([first.levels.inputs - first.numbers, first.numbers, len(first.log_slopes)])
+    own = (False, bool(latents), True, True)
+    return MovingFunctions(
+        _side_by_side([each.levels for each in members], ends[:1], own[:2]),
+        jnp.concatenate([each.log_slopes for each in members]),
+        _side_by_side([each.network for each in members], ends, own),
+        first.numbers * max(len(latents), 1),
+        latent,
+        first.encoder,
+    )
+
+
+def _side_by_side(networks: Sequence[Perceptron], ends: np.ndarray, own: Sequence[bool]) -> Perceptron:
+    """Networks of which each part of the inputs, up to these ends, is one for each or the same for all."""
+    parts = zip(*(jnp.split(network.weights[0], ends, axis=1) for network in networks), strict=True)
+    columns = [jsl.block_diag(*W) if is_own else jnp.concatenate(W) for W, is_own in zip(parts, own, strict=True)]
+    whole = side_by_side(networks)
+    return dc.replace(whole, weights=(jnp.concatenate(columns, axis=1), *whole.weights[1:]))
+
+
 def _layers(network: Perceptron, *parts: Float[Array, "_ _ _"]) -> Float[Array, "samples points outputs"]:
     """The network of the parts side by side; those of points or of samples alone are multiplied alone."""
     W, *weights = network.weights
