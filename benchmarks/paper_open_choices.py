@@ -26,7 +26,7 @@ from trunkfirst.linear.low_rank import compress
 from trunkfirst.linear.orthonormalise import relative_errors
 from trunkfirst.presets import preset_method
 
-CHUNK = 250  # iterations between two entries of the log
+CHUNK = 250  # iterations between two entries of the log, at most
 
 
 @dc.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Choices:
     bias: str = "zeros"  # or torch: uniform within 1 / sqrt(n_in)
     weights: str = "preset"  # He or Xavier normal; uniform: the same variance; torch: uniform in 1 / sqrt(n_in)
     last: str = "linear"  # or active: the activation on the trunk's last layer too
-    inputs: str = "raw"  # or standardise
+    inputs: str = "preset"  # or raw, standardise
     loss: str = "mean"  # or sum, which matters for eps only
     precision: str = "double"
     batch: int = 0  # samples in a step; 0: all
@@ -68,6 +68,8 @@ class Problem:
     trunk: tuple[int, ...]
     branch: tuple[int, ...]
     activation: str
+    scaling: str = "raw"
+    """How the preset scales inputs."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -83,7 +85,17 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(*row, flush=True)
             rows.append(row)
             curves[f"{text or 'preset'}, {seed}"] = curve
-    head = ("choices", "seed", "iterations", "smallest loss", "last loss", "test error", "its optimum", "seconds")
+    head = (
+        "choices",
+        "seed",
+        "iterations",
+        "smallest loss",
+        "last loss",
+        "test error",
+        "its optimum",
+        "seconds",
+        "ms an iteration",
+    )
     table = Table(f"{options.problem}: what the paper leaves open", head, rows)
 
     def draw(axes: Any) -> None:
@@ -121,6 +133,7 @@ def read_problem(name: str, samples: int | None) -> Problem:
         (train.points.shape[1], *trunk.hidden, trunk.width),
         (train.flat_inputs.shape[1], *branch.hidden, trunk.width + 1),
         trunk.activation,
+        method.inputs.kind,
     )
 
 
@@ -216,9 +229,9 @@ class Training:
         self.optimiser = optax.adam(self._rate(iterations), eps=choices.eps)
 
     def _scaled(self, inputs: np.ndarray) -> np.ndarray:
-        if self.choices.inputs == "raw":
+        train, scaling = self.problem.inputs, self.choices.inputs
+        if (self.problem.scaling if scaling == "preset" else scaling) == "raw":
             return inputs
-        train = self.problem.inputs
         return (inputs - train.mean(axis=0)) / np.maximum(train.std(axis=0), 1e-12)
 
     def _rate(self, iterations: int) -> Any:
@@ -253,8 +266,8 @@ class Training:
         return squares / (len(self.V) * len(self.points))
 
     @ft.partial(jax.jit, static_argnums=0)
-    def chunk(self, networks: Any, memory: Any, best: jax.Array, key: jax.Array) -> tuple[Any, Any, Any, Any]:
-        """`CHUNK` iterations; also the networks of the smallest loss."""
+    def chunk(self, networks: Any, memory: Any, best: jax.Array, keys: jax.Array) -> tuple[Any, Any, Any, Any]:
+        """An iteration for each key; also the networks of the smallest loss."""
         unit = len(self.V) * len(self.points) if self.choices.loss == "sum" else 1
 
         def step(carry: Any, key: jax.Array) -> tuple[Any, None]:
@@ -265,7 +278,6 @@ class Training:
             updates, memory = self.optimiser.update(gradient, memory, networks)
             return (optax.apply_updates(networks, updates), memory, jnp.minimum(best, value), kept), None
 
-        keys = jr.split(key, CHUNK)
         networks, memory, best, kept = jax.lax.scan(step, (networks, memory, best * unit, networks), keys)[0]
         return networks, memory, best / unit, kept
 
@@ -275,18 +287,19 @@ def train(
 ) -> tuple[tuple[Any, ...], list[tuple[int, float]]]:
     """A row of the table, and the smallest loss so far by iteration."""
     with jax.enable_x64(choices.precision == "double"):
-        watch = Stopwatch(options.clock)
+        watch, length = Stopwatch(options.clock), min(CHUNK, max(options.iterations // 2, 1))
         training = Training(problem, choices, seed, options.iterations)
         networks = kept = training.start
-        memory, best, curve = training.optimiser.init(networks), training.cast(np.inf), []
-        for done in range(CHUNK, options.iterations + 1, CHUNK):
-            before = best
-            key = jr.fold_in(training.batch_key, done)
-            networks, memory, best, newest = training.chunk(networks, memory, best, key)
+        memory, best, curve, pace = training.optimiser.init(networks), training.cast(np.inf), [], np.inf
+        for done in range(length, options.iterations + 1, length):
+            before, begin = best, watch.read()
+            keys = jr.split(jr.fold_in(training.batch_key, done), length)
+            networks, memory, best, newest = training.chunk(networks, memory, best, keys)
             kept = newest if choices.batch or best < before else kept
             curve.append((done, float(training.loss(networks)) if choices.batch else float(best)))
+            pace = min(pace, (watch.read() - begin) / length)  # the first one compiles
         last, error, optimum = float(training.loss(networks)), *test_errors(training, kept)
-    return (name, seed, options.iterations, curve[-1][1], last, error, optimum, watch.read()), curve
+    return (name, seed, options.iterations, curve[-1][1], last, error, optimum, watch.read(), 1e3 * pace), curve
 
 
 def test_errors(training: Training, networks: Any) -> tuple[float | None, float]:
