@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -65,3 +67,25 @@ def test_finite_volumes_of_the_hard_sets(load: Any):
         u = np.outer(wave, wave)
         missed.append(abs(hard.solve(0 * u + 1, 2 * np.pi**2 * u, (0.0, 0.0), is_closed=False) - u).max())
     assert 3.5 < missed[0] / missed[1] < 4.5
+
+
+@pytest.mark.parametrize("step", ["trunk", "monolithic"])
+def test_the_loss_of_the_open_choices_is_the_mean_of_squares(load: Any, step: str):
+    """Inputs and outputs in factors, the gradient with one product less: the same numbers, but for rounding."""
+    script = load("paper_open_choices")
+    rng = np.random.default_rng(0)
+    inputs, points = rng.normal(size=(7, 3)) @ rng.normal(size=(3, 120)), rng.normal(size=(9, 2))
+    outputs = rng.normal(size=(7, 2)) @ rng.normal(size=(2, 9))
+    widths = ((2, 5, 3), (120, 6, 4))
+    problem = script.Problem(points, inputs, outputs, inputs[:2], outputs[:2], *widths, "tanh")
+    with jax.enable_x64(True):
+        training = script.Training(problem, script.Choices.read(f"step={step}"), seed=1, iterations=10)
+
+        def plain(networks: Any) -> Any:
+            C = training.coefficients(networks[1], inputs)
+            return jnp.mean((C @ training.functions(networks[0]).T - outputs) ** 2)
+
+        found, expected = (jax.value_and_grad(f)(training.start) for f in (training.loss, plain))
+    assert isinstance(training.inputs, tuple) == (step == "monolithic")
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)

@@ -122,7 +122,8 @@ def test_preset_is_the_papers(problem: str):
         assert method.branch == JointBranch(branch_hidden, activation, initialisation, minimiser=rate)
     assert (config.data.test_share, method.precision) == (0.1, "double")
     assert method.orthonormalise == QR(unit_columns=True)
-    assert (method.inputs, method.weights) == (RawInputs(), "none")
+    inputs = StandardisedInputs() if problem == "nonlinear-conductivity" else RawInputs()  # beta is 1 to 1000
+    assert (method.inputs, method.weights) == (inputs, "none")
 
 
 @pytest.mark.parametrize("preset", ["fast", "paper"])
@@ -385,7 +386,7 @@ def test_two_step_record():
     assert branch.hidden == (6,)
     assert isinstance(config.method, TwoStep)
     assert config.method.orthonormalise == SVD(None, unit_columns=True)
-    assert config.method.inputs == RawInputs()
+    assert config.method.inputs == StandardisedInputs()
 
 
 def test_other_records():
