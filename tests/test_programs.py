@@ -1,6 +1,7 @@
 """Programs that are compiled: their number, and that other numbers of samples need no others."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.random as jr
@@ -12,9 +13,13 @@ from own_problems import Call
 from trunkfirst import NetworkBranch, OperatorData
 from trunkfirst.candidates import Candidate
 from trunkfirst.device_arrays import normal, seed_key, split_key, to_device
+from trunkfirst.fitting import fit_method
 from trunkfirst.inputs import StandardisedInputs
 from trunkfirst.outputs import Output
+from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.trials import Folds
+from trunkfirst.trunks import ModesTrunk
+from trunkfirst.two_step import TwoStep
 
 RNG = np.random.default_rng(3)
 SMALL = ("trunk.hidden=[8]", "trunk.width=8", "branch.kind=network", "branch.hidden=[16]")
@@ -83,3 +88,25 @@ def test_to_device_compiles_nothing():
     assert not compiled
     assert isinstance(array, jax.Array)
     assert (array.dtype, array.shape) == (np.float32, (7, 1))
+
+
+@pytest.mark.parametrize("branch", [Linear(1e-4), Kernel(length=2.0, ridge=1e-4)], ids=["linear", "kernel"])
+@pytest.mark.parametrize("output", [Output(), Output(positive=True, fixed=("x-",), value=1.0)], ids=["", "mapped"])
+def test_predictions_of_closed_forms_compile_nothing(branch: Any, output: Output):
+    """And they are those of JAX: the same formulas, summed in another order."""
+    inputs, x = RNG.uniform(1, 2, size=(23, 3)), np.linspace(0, 1, 19)[:, None]
+    outputs = np.exp(x.T * np.sin(inputs[:, :1] + x.T))
+    data = OperatorData(inputs, x, outputs if output.positive else np.stack([outputs, outputs**2], axis=2))
+    method = TwoStep(ModesTrunk(4), branch, inputs=StandardisedInputs(), weights="none", output=output)
+    operator = fit_method(data, method).operator
+    new, points = RNG.uniform(1, 2, size=(5, 3)), np.linspace(0, 1, 7)[:, None]
+    with compilations() as compiled:
+        found = operator.predict(new, points)
+        own = operator.predict_scattered(new, np.broadcast_to(points, (5, 7, 1)))
+        assert not compiled
+        with jax.enable_x64(True):
+            expected = np.asarray(jax.jit(lambda a: operator(a, points))(new))
+        assert compiled  # which is heard
+    # Coefficients of kernels are at most 1 / ridge times the outputs.
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(own, expected, rtol=1e-9)

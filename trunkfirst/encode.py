@@ -3,15 +3,13 @@
 import dataclasses as dc
 from typing import Any, Literal, overload
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
-from .encoders import AbstractEncoder, AnyArray, Identity, Parallel, in_precision
+from .encoders import AbstractEncoder, AnyArray, Identity, Parallel, in_precision, to_host
 from .errors import SettingError
 from .fields import AbstractFields, Basis, Fields, Mesh
 from .inputs import AutoInputs, Coordinates, Inputs
@@ -212,7 +210,7 @@ def _encode_points(coordinates: AbstractEncoder, points: Float[np.ndarray, "poin
     if isinstance(coordinates, Identity):
         return points
     with jax.enable_x64(True):
-        return np.asarray(coordinates(jnp.asarray(points)))
+        return np.asarray(to_host(coordinates)(points))
 
 
 def _rows(outputs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "rows points"]:
@@ -234,7 +232,7 @@ def encoded(
 
 def input_groups(encoder: AbstractEncoder, sensors: int) -> tuple[int, ...]:
     """How many features each input function has after encoding; a common encoder makes them one group."""
-    one = jax.ShapeDtypeStruct((1, sensors), jnp.result_type(float))
-    if isinstance(encoder, Parallel):
-        return tuple(part.shape[1] for part in eqx.filter_eval_shape(encoder.split, one))
-    return (eqx.filter_eval_shape(encoder, one).shape[1],)
+    one = np.ones((1, sensors))
+    with np.errstate(all="ignore"):
+        parts = encoder.split(one) if isinstance(encoder, Parallel) else [encoder(one)]
+    return tuple(part.shape[1] for part in parts)

@@ -42,6 +42,11 @@ def to_jax(module: _Module) -> _Module:
     return jax.tree.map(lambda leaf: to_device(leaf) if isinstance(leaf, np.ndarray) else leaf, module)
 
 
+def to_host(module: _Module) -> _Module:
+    """The same module with NumPy arrays in place of JAX arrays: what it computes compiles nothing."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, module)
+
+
 class AbstractEncoder(eqx.Module):
     """Maps raw inputs (samples, sensors) to features (samples, features)."""
 

@@ -14,7 +14,7 @@ from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, ScatteredData, mean_squares, output_units, relative_weights
 from .device_arrays import seed_key
 from .encode import make_fields
-from .encoders import AbstractEncoder, Identity
+from .encoders import AbstractEncoder, Identity, to_host
 from .errors import UsageError
 from .fields import Fields, functions_of, trunk_values
 from .linear.blocked_qr import one_blas_thread
@@ -178,6 +178,12 @@ def inputs_of(data: AnyData) -> dict[str, np.ndarray] | np.ndarray:
     return functions if len(functions) > 1 else data.flat_inputs
 
 
+def prediction_errors(operator: Operator, data: AnyData) -> tuple[Outputs, Errors]:
+    """Predictions and their errors alone, as in an `Evaluation`."""
+    predictions = predict_at(operator, data)
+    return predictions, _field_errors(predictions, data.outputs, data).mean(axis=1)
+
+
 def _field_errors(predictions: Outputs, outputs: Outputs, data: AnyData) -> Float[np.ndarray, "samples channels"]:
     weights = data.point_weights if isinstance(data, OperatorData) else None
     if isinstance(data, ScatteredData):
@@ -202,11 +208,12 @@ def conditional_optimum(operator: Operator, data: AnyData) -> Outputs:
         fields = make_fields(data, operator.trunk.encoder, operator.output, None)
         if isinstance(fields, Fields) and not operator.trunk.depends_on_input:
             return _physical(operator, _projected(_basis_at(operator, fields.points), fields), data)
-        features = operator.features(inputs_of(data))
+        features = operator.features(inputs_of(data)) if operator.trunk.depends_on_input else None
         if isinstance(fields, ScatteredFields):
             coefficients = _scattered_least_squares(operator, fields, features).reshape(data.samples, -1)
             return operator.scattered_fields(coefficients, np.nan_to_num(data.points), features)
         assert isinstance(fields, Fields)
+        assert features is not None
         each = [
             _projected(_basis_at(operator, fields.points, features[sample : sample + 1]), fields.of_sample(sample))
             for sample in range(data.samples)
@@ -240,17 +247,18 @@ def _physical(operator: Operator, rows: Float[np.ndarray, "rows free"], data: An
         raw = raw.reshape(data.samples, operator.channels, -1).swapaxes(1, 2)
     if operator.output is None:
         return raw
-    return np.asarray(operator.output(jnp.asarray(raw, operator.dtype), jnp.asarray(data.points, operator.dtype)))
+    return to_host(operator.output)(raw.astype(operator.dtype), np.asarray(data.points, operator.dtype))
 
 
 def _scattered_least_squares(
-    operator: Operator, fields: ScatteredFields, features: Array
+    operator: Operator, fields: ScatteredFields, features: Array | None
 ) -> Float[np.ndarray, "rows rank"]:
     channels = fields.channels or 1
-    shared = None if operator.trunk.depends_on_input else _basis_at(operator, fields.points)
+    shared = _basis_at(operator, fields.points) if features is None else None
     best = np.empty((fields.rows, operator.rank))
     for sample, (places, weights) in enumerate(zip(fields.places, fields.weights, strict=True)):
-        basis = _basis_at(operator, fields.points, features[sample : sample + 1]) if shared is None else shared
+        own = None if features is None else features[sample : sample + 1]
+        basis = _basis_at(operator, fields.points, own) if shared is None else shared
         roots, rows = np.sqrt(weights)[:, None], slice(sample * channels, (sample + 1) * channels)
         for row in range(rows.start, rows.stop):
             u = fields.outputs[row] * roots[:, 0]
@@ -280,8 +288,7 @@ def kernel_baseline(train: OperatorData, test: OperatorData, encoder: AbstractEn
     modes = thin_factor(lambda: (scaled(block) * roots[block] for block in blocks), shape, tolerance=1e-12)
     modes /= np.linalg.norm(modes, axis=1, keepdims=True)
     targets = np.concatenate([scaled(block) @ modes.T for block in blocks])
-    on_host = jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, encoder)
-    inputs, test_inputs = (on_host(np.asarray(part.flat_inputs, np.float64)) for part in (train, test))
+    inputs, test_inputs = (to_host(encoder)(np.asarray(part.flat_inputs, np.float64)) for part in (train, test))
     branch = Kernel().fit(inputs, targets, weights, key=seed_key(0)).branch
     predictions = (np.asarray(branch(test_inputs)) @ modes).reshape(test.outputs.shape) * scale
     return float(_field_errors(predictions, test.outputs, test).mean())

@@ -16,7 +16,7 @@ import dataclasses as dc
 from typing import Any
 
 from .errors import UnknownNameError
-from .inputs import AutoInputs, Coordinates, PowerInputs, PrincipalInputs, RawInputs
+from .inputs import AutoInputs, Coordinates, PowerInputs, PrincipalInputs, RawInputs, StandardisedInputs
 from .linear.orthonormalise import QR
 from .method import AbstractMethod
 from .minimisers.adam import Adam

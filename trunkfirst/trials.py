@@ -20,7 +20,7 @@ from .data.repeated_samples import parts_apart
 from .data.scattered_data import AnyData, channel_weights
 from .device_arrays import seed_key
 from .encode import encoded, input_layout
-from .evaluation import ROUNDING, Evaluation, OutputCoordinates, evaluate
+from .evaluation import ROUNDING, OutputCoordinates, evaluate, prediction_errors
 from .fields import TrunkResult
 from .linear.blocked_qr import one_blas_thread
 from .linear.low_rank import principal_rows
@@ -326,7 +326,7 @@ class TrainedTrunk:
         """The relative error of every sample that is left out once; NaN for the others."""
         found = np.full(self.data.samples, np.nan)
         for part in range(len(self.parts)) if parts is None else parts:
-            found[self.parts[part]] = self._evaluated(candidate, part).errors
+            found[self.parts[part]] = self._predicted(candidate, part)[1]
         return found
 
     def predictions(
@@ -336,7 +336,7 @@ class TrainedTrunk:
         del modes
         found = np.full(self.data.outputs.shape, np.nan)
         for part in range(len(self.parts)) if parts is None else parts:
-            found[self.parts[part]] = self._evaluated(candidate, part).predictions
+            found[self.parts[part]] = self._predicted(candidate, part)[0]
         return found
 
     def better_modes(self, candidate: Candidate) -> dict[int, float]:
@@ -356,14 +356,19 @@ class TrainedTrunk:
     def projection_error(self, candidate: Candidate) -> float:
         """The mean error with the best coefficients on the samples left out: what the trunk alone costs."""
         parts = range(len(self.parts)) if self.is_complete(candidate) else [0]
-        return float(np.mean(np.concatenate([self._evaluated(candidate, part).optimal_errors for part in parts])))
+        every = [evaluate(self._operator(candidate, part), self._left_out(part)).optimal_errors for part in parts]
+        return float(np.mean(np.concatenate(every)))
 
     def training_error(self, candidate: Candidate) -> float:
         """The mean relative error of the samples that the operator without the first part was fitted to."""
-        return float(evaluate(self._operator(candidate, 0), self._rest(0)).errors.mean())
+        return float(prediction_errors(self._operator(candidate, 0), self._rest(0))[1].mean())
 
-    def _evaluated(self, candidate: Candidate, part: int) -> Evaluation:
-        return evaluate(self._operator(candidate, part), self.data.take(self.parts[part]))
+    def _predicted(self, candidate: Candidate, part: int) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions of the samples left out, and their errors."""
+        return prediction_errors(self._operator(candidate, part), self._left_out(part))
+
+    def _left_out(self, part: int) -> AnyData:
+        return self.data.take(self.parts[part])
 
     def _rest(self, part: int) -> AnyData:
         return self.data.take(np.setdiff1d(np.arange(self.data.samples), self.parts[part]))

@@ -1,7 +1,7 @@
 """A DeepONet: trunk, transform and branch with what encodes their inputs, as pure functions for JAX."""
 
 import dataclasses as dc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..data.operator_data import values_of
-from ..encoders import AbstractEncoder
+from ..encoders import AbstractEncoder, to_host
 from ..errors import DataError, PrecisionError, UsageError
+from ..linear.blocked_qr import row_blocks
 from ..outputs import OutputMap
-from .branches import Branch, FeatureBranch
+from .branches import Branch, FeatureBranch, KernelBranch, PredictOnlyBranch
 from .layers import AbstractFunctions, Modes, Perceptron
 from .training_domain import check_names
 
@@ -167,23 +168,92 @@ def sensitivities(network: DeepONet, inputs: Array, basis: Array | None, points:
     return jax.jacfwd(lambda x: fields_at(network, x[None], basis, points)[0])(inputs)
 
 
-@eqx.filter_jit
-def fields_at_own_points(network: DeepONet, coefficients: Array, points: Array, features: Array) -> Array:
-    """Output fields of these coefficients, every sample at its own points."""
-    return jax.vmap(lambda c, y, f: network.fields(c[None], network.basis(y, f[None]), y)[0])(
-        coefficients, points, features
-    )
+# -- closed forms, in NumPy: a program would have to be compiled for every table of modes
 
 
-def modes_at_own_points(
-    network: DeepONet, trunk: Modes, coefficients: np.ndarray, points: np.ndarray
+def is_closed_form(network: DeepONet) -> bool:
+    """Whether NumPy computes all of it: modes, and a branch that is linear, of kernels, or an estimator."""
+    branch = network.branch
+    is_linear = isinstance(branch, Perceptron) and len(branch.weights) == 1
+    return isinstance(network.trunk, Modes) and (is_linear or isinstance(branch, KernelBranch | PredictOnlyBranch))
+
+
+def closed_form_fields(
+    network: DeepONet, inputs: np.ndarray, points: np.ndarray, blocks: Sequence[slice]
 ) -> np.ndarray:
-    """The same with modes in NumPy, where a program would have to be compiled for every table of them."""
-    modes = trunk.values(np.asarray(points, network.dtype).reshape(-1, points.shape[2]))
-    basis = modes if network.transform is None else modes @ np.asarray(network.transform)
-    expand = jax.vmap(lambda c, Phi, y: network.fields(c[None], Phi, y)[0])
-    parts = (coefficients, basis.reshape(*points.shape[:2], -1), points)
-    return np.asarray(expand(*(jnp.asarray(part, network.dtype) for part in parts)))
+    """The outputs of a closed form, `network(inputs, points)`, a block of samples at a time."""
+    basis, coefficients = _modes_on_host(network, points), _coefficients_on_host(network, inputs)
+    return np.concatenate([_fields_on_host(network, coefficients[b], basis, points) for b in blocks])
+
+
+def _coefficients_on_host(network: DeepONet, inputs: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        features = np.asarray(to_host(network.encoder)(np.asarray(inputs, network.dtype)))
+        return np.asarray(to_host(network.branch)(features))
+
+
+def _modes_on_host(network: DeepONet, points: np.ndarray) -> np.ndarray:
+    """The basis of modes."""
+    assert isinstance(network.trunk, Modes)
+    values = np.concatenate([network.trunk.values(points[block]) for block in row_blocks(len(points))])
+    return values if network.transform is None else values @ np.asarray(network.transform)
+
+
+def _fields_on_host(
+    network: DeepONet, coefficients: np.ndarray, basis: np.ndarray, points: np.ndarray
+) -> np.ndarray:
+    """`network.fields`; basis and points are those of all samples, or have an axis of samples first."""
+    coefficients, shape = coefficients.astype(network.dtype), (len(coefficients), network.channels or 1, -1)
+    if basis.ndim == 3:
+        raw = basis @ coefficients.reshape(shape).swapaxes(1, 2)
+    else:
+        raw = (coefficients.reshape(-1, basis.shape[1]) @ basis.T).reshape(shape).swapaxes(1, 2)
+    raw = raw[..., 0] if network.channels is None else raw
+    if network.output is None:
+        return raw
+    output, places = to_host(network.output), np.asarray(points, network.dtype)
+    with np.errstate(all="ignore"):
+        if points.ndim == 2:
+            return output(raw, places)
+        return np.concatenate([output(raw[sample : sample + 1], own) for sample, own in enumerate(places)])
+
+
+# -- every sample at its own points
+
+
+def predict_at_own_points(network: DeepONet, inputs: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """The outputs of every sample at its own points."""
+    if is_closed_form(network):
+        return scattered_fields(network, _coefficients_on_host(network, inputs), points)
+    features = network.features(inputs)
+    return scattered_fields(network, np.asarray(network.branch(features)), points, features)
+
+
+def scattered_fields(
+    network: DeepONet, coefficients: np.ndarray, points: np.ndarray, features: Array | None = None
+) -> np.ndarray:
+    """The same of these coefficients; a trunk that moves with the input needs the encoded inputs, `features`."""
+    blocks = sample_blocks(len(points), points.shape[1] * network.trunk.count)
+    if isinstance(network.trunk, Modes):
+        return np.concatenate([_modes_at_own_points(network, coefficients[b], points[b]) for b in blocks])
+    parts = [
+        (jnp.asarray(coefficients[b]), jnp.asarray(points[b]), None if features is None else features[b])
+        for b in blocks
+    ]
+    return np.concatenate([np.asarray(_fields_at_own_points(network, *part)) for part in parts])
+
+
+def _modes_at_own_points(network: DeepONet, coefficients: np.ndarray, points: np.ndarray) -> np.ndarray:
+    basis = _modes_on_host(network, points.reshape(-1, points.shape[2]))
+    return _fields_on_host(network, coefficients, basis.reshape(*points.shape[:2], -1), points)
+
+
+@eqx.filter_jit
+def _fields_at_own_points(network: DeepONet, coefficients: Array, points: Array, features: Array | None) -> Array:
+    def field(c: Array, y: Array, f: Array | None) -> Array:
+        return network.fields(c[None], network.basis(y, None if f is None else f[None]), y)[0]
+
+    return jax.vmap(field)(coefficients, points, features)
 
 
 @eqx.filter_jit

@@ -24,18 +24,20 @@ from .deeponet import (
     DeepONet,
     Inputs,
     Points,
+    closed_form_fields,
     compiled_fields,
     fields_at,
-    fields_at_own_points,
-    modes_at_own_points,
+    is_closed_form,
+    predict_at_own_points,
     sample_blocks,
+    scattered_fields,
     sensitivities,
     slopes,
 )
 from .fourier_layers import GridBranch
 from .interpolants import GridSpline, SimplexInterpolation
 from .inversion import InverseProblem, Inversion, checked_noise, checked_observations, checked_range
-from .layers import Modes, count_parameters
+from .layers import count_parameters
 from .storage import model_card, read_operator, write_operator
 from .training_domain import UNKNOWN, TrainingDomain, input_rows, number_names, point_rows
 
@@ -149,11 +151,13 @@ class Operator(DeepONet):
         bare = self._without_domain()
         expand = fields_at if isinstance(self.branch, PredictOnlyBranch) else compiled_fields
         with jax.enable_x64(self.dtype == jnp.float64):
+            numbers = self.branch.numbers if isinstance(self.branch, GridBranch) else 0
+            blocks = sample_blocks(len(rows), max(len(places) * (self.channels or 1) * self.layer_width, numbers))
+            if is_closed_form(self):
+                return closed_form_fields(self, rows, places, blocks)
             # A basis that depends on the input is computed with the fields, a block of samples at a time.
             moves = self.trunk.depends_on_input
             basis = None if moves else eqx.filter_jit(Operator.basis)(bare, places)
-            numbers = self.branch.numbers if isinstance(self.branch, GridBranch) else 0
-            blocks = sample_blocks(len(rows), max(len(places) * (self.channels or 1) * self.layer_width, numbers))
             return np.concatenate([np.asarray(expand(bare, rows[block], basis, places)) for block in blocks])
 
     def is_outside(self, points: Points) -> np.ndarray:
@@ -300,18 +304,13 @@ class Operator(DeepONet):
         if not extrapolate:
             self._warn(rows, self._checked_points(places.reshape(-1, self.trunk.coordinates))[1])
         with jax.enable_x64(self.dtype == jnp.float64):
-            features = self.features(rows)
-            return self.scattered_fields(np.asarray(self.branch(features)), places, features)
+            return predict_at_own_points(self._without_domain(), rows, places)
 
-    def scattered_fields(self, coefficients: np.ndarray, points: Points, features: Array) -> np.ndarray:
+    def scattered_fields(
+        self, coefficients: np.ndarray, points: Points, features: Array | None = None
+    ) -> np.ndarray:
         """The physical outputs of these coefficients, every sample at its own points."""
-        bare = self._without_domain()
-        blocks = sample_blocks(len(points), points.shape[1] * self.trunk.count)
-        if isinstance(self.trunk, Modes):
-            modes = self.trunk
-            return np.concatenate([modes_at_own_points(bare, modes, coefficients[b], points[b]) for b in blocks])
-        parts = [(jnp.asarray(coefficients[b]), jnp.asarray(points[b]), features[b]) for b in blocks]
-        return np.concatenate([np.asarray(fields_at_own_points(bare, *part)) for part in parts])
+        return scattered_fields(self._without_domain(), coefficients, points, features)
 
     def __repr__(self) -> str:
         return f"Operator({', '.join(f'{name}: {text}' for name, text in self._summary().items())})"
