@@ -111,7 +111,7 @@ def test_commands(folder: Path, tmp_path: Path, small: None, call: Call, monkeyp
     assert code == 0
     assert json.loads(out)["test"]["mean_relative_l2"] == pytest.approx(metrics["test"]["mean_relative_l2"])
     code, _, err = call("fit", "--data", folder, "--from", tmp_path / "a", "--out", tmp_path / "b", *options)
-    assert (code, "anew" in err) == (UsageError.exit_code, True)
+    assert (code, "fit all of them again" in err) == (UsageError.exit_code, True)
     write_data(antiderivative(40), tmp_path / "c.npz")
     monkeypatch.setattr(memory, "free_memory", lambda: 1000)
     code, _, err = call("fit", "--data", tmp_path / "c.npz", "--out", tmp_path / "c", *options)
