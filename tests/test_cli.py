@@ -2,6 +2,7 @@
 
 import functools as ft
 import gc
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -259,6 +260,11 @@ def test_doctor(call: Call, cache: Path, monkeypatch: pytest.MonkeyPatch):
     assert np.__version__ in out
     assert out.endswith("ready: nothing is missing\n")
     assert call("doctor", "--quiet") == (0, "", "")
+    installed = [each for each in importlib.metadata.distributions() if each.name != "onnx"]
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: installed)
+    code, out, _ = call("doctor", "--json")
+    assert (code, json.loads(out)["missing_extras"]) == (0, ["onnx"])
+    assert "pip install 'trunkfirst[EXTRA]': onnx" in call("doctor")[1]
     monkeypatch.setattr(os, "access", lambda *_: False)
     code, out, _ = call("doctor")
     assert code == 1

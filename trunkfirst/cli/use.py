@@ -309,15 +309,15 @@ def doctor(
 ) -> int:
     """Check the installation.
 
-    Shows versions, devices, double precision, write access to the cache, and the compiled programs in it. The exit
-    code is 1 if a run would fail.
+    Shows versions, devices, double precision, write access to the cache, the compiled programs in it, and extras
+    that are not installed. The exit code is 1 if a run would fail.
 
     Example: trunkfirst doctor
     """
     import jax
 
     from ..cache import cache_folder, clear_programs, program_folder, stored_programs
-    from ..runs.directory import environment
+    from ..runs.directory import environment, missing_extras
 
     if clear_cache:
         say(f"{clear_programs()} compiled programs were deleted", quiet=quiet or json)
@@ -333,7 +333,10 @@ def doctor(
     found["program_cache"] = programs and str(programs)
     found |= {"programs": len(sizes), "programs_mib": round(sum(sizes) / 2**20, 1), "ready": not faults}
     rows = [[name, str(value)] for name, value in {**found, **found["packages"]}.items() if name != "packages"]
-    text = f"not ready: {'; '.join(faults)}" if faults else "ready: nothing is missing"
+    missing = missing_extras()
+    found["missing_extras"] = missing
+    optional = f"; optional, by pip install 'trunkfirst[EXTRA]': {', '.join(missing)}" if missing else ""
+    text = f"not ready: {'; '.join(faults)}" if faults else f"ready: nothing is missing{optional}"
     show(found, ("trunkfirst doctor", ["item", "found"], rows), text, json=json, quiet=quiet)
     return 1 if faults else 0
 

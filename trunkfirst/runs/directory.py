@@ -7,6 +7,7 @@ import importlib.metadata
 import math
 import os
 import platform
+import re
 import shutil
 import signal
 import tempfile
@@ -223,3 +224,14 @@ def environment() -> dict[str, Any]:
         "devices": [f"{device.platform}:{device.id}" for device in jax.devices()],
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }
+
+
+def missing_extras() -> list[str]:
+    """Extras of the package of which a requirement is not installed; not that for benchmarks."""
+    extras: dict[str, list[str]] = {}
+    for requirement in importlib.metadata.requires("trunkfirst") or ():
+        name, _, marker = requirement.partition(";")
+        if (found := re.search(r"extra == ['\"](\w+)['\"]", marker)) and found[1] != "bench":
+            extras.setdefault(found[1], []).append(re.split(r"[^\w.-]", name)[0])
+    installed = {each.name.lower() for each in importlib.metadata.distributions()}
+    return [extra for extra, names in extras.items() if not installed.issuperset(names)]
