@@ -89,3 +89,19 @@ def test_the_loss_of_the_open_choices_is_the_mean_of_squares(load: Any, step: st
     assert isinstance(training.inputs, tuple) == (step == "monolithic")
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_what_an_earlier_call_measured_is_kept_and_named(load: Any, tmp_path: Path):
+    common = load("_common")
+    first, again = (
+        common.options_for("Title.", lambda parser: None, ["--out", str(tmp_path), "--clock", clock])
+        for clock in ("wall", "processor")
+    )
+    table = common.Table("Times", ("a",), [(1,)])
+    measured = dict.fromkeys(("one", "two"), common.source_of(first))
+    assert common.published("times", first) == {}
+    common.publish("times", first, table, {"measured": measured}, lambda axes: None)
+    assert common.published("times", again) == {"measured": measured}
+    (note,) = common.notes_of_kept(measured | {"two": common.source_of(again)}, again)
+    assert "From an earlier run: one (`" in note
+    assert "clock: wall" in note
