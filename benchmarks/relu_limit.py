@@ -1,4 +1,4 @@
-"""How far the search of the ReLU trunk of 5.1 gets, against time, and what a mesh of as many pieces could do.
+"""How far the search of the ReLU trunk of nonlinear-conductivity gets, against time, and what a mesh of as many pieces could do.
 
     nice -n 19 taskset -c 1 python benchmarks/relu_limit.py --clock processor
 
@@ -123,10 +123,20 @@ def report(options: argparse.Namespace, searches: list[Any], meshes: list[Any]) 
     } | {"uniform mesh": [(row[4], row[6]) for row in meshes]}
 
     def draw(axes: Any) -> None:
-        axes.set(xlabel="pieces", ylabel="training loss", xscale="log", yscale="log", title="ReLU trunk of 5.1")
+        axes.set(
+            xlabel="pieces",
+            ylabel="training loss",
+            xscale="log",
+            yscale="log",
+            title="ReLU trunk of nonlinear-conductivity",
+        )
         draw_curves(axes, curves)
 
-    table = Table("Loss of the ReLU trunk of 5.1 after longer searches, and of meshes", HEAD, [*searches, *meshes])
+    table = Table(
+        "Loss of the ReLU trunk of nonlinear-conductivity after longer searches, and of meshes",
+        HEAD,
+        [*searches, *meshes],
+    )
     publish("relu-limit", options, table, {"searches": searches}, draw)
 
 
