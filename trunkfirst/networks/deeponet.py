@@ -172,14 +172,10 @@ def sensitivities(network: DeepONet, inputs: Array, basis: Array | None, points:
 
 
 def is_closed_form(network: DeepONet) -> bool:
-    """Whether NumPy computes all of it: modes, and a branch without layers."""
-    return isinstance(network.trunk, Modes) and _has_no_layers(network.branch)
-
-
-def _has_no_layers(branch: Branch) -> bool:
-    """Whether it is linear, of kernels, or an estimator."""
+    """Whether NumPy computes all of it: modes, and a branch that is linear, of kernels, or an estimator."""
+    branch = network.branch
     is_linear = isinstance(branch, Perceptron) and len(branch.weights) == 1
-    return is_linear or isinstance(branch, KernelBranch | PredictOnlyBranch)
+    return isinstance(network.trunk, Modes) and (is_linear or isinstance(branch, KernelBranch | PredictOnlyBranch))
 
 
 def closed_form_fields(
@@ -227,10 +223,10 @@ def _fields_on_host(
 
 def predict_at_own_points(network: DeepONet, inputs: np.ndarray, points: np.ndarray) -> np.ndarray:
     """The outputs of every sample at its own points."""
-    features = network.features(inputs) if network.trunk.depends_on_input else None
-    if _has_no_layers(network.branch):
-        return scattered_fields(network, _coefficients_on_host(network, inputs), points, features)
-    return scattered_fields(network, np.asarray(network.coefficients(inputs)), points, features)
+    if is_closed_form(network):
+        return scattered_fields(network, _coefficients_on_host(network, inputs), points)
+    features = network.features(inputs)
+    return scattered_fields(network, np.asarray(network.branch(features)), points, features)
 
 
 def scattered_fields(
