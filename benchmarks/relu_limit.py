@@ -1,4 +1,4 @@
-"""How far the search of the ReLU trunk of nonlinear-conductivity gets, against time, and what a mesh of as many pieces could do.
+"""The search of the ReLU trunk of nonlinear-conductivity against time, and meshes of as many pieces.
 
     nice -n 19 taskset -c 1 python benchmarks/relu_limit.py --clock processor
 

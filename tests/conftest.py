@@ -26,8 +26,11 @@ from trunkfirst.data.read_write import write_data
 # Nothing is written to the user's cache folder, by other processes neither.
 os.environ["TRUNKFIRST_PROGRAM_CACHE"] = "off"
 jax.config.update("jax_numpy_rank_promotion", "raise")
-# Tests compile much and compute little.
+# Tests compile much and compute little, in other processes too.
 jax.config.update("jax_disable_most_optimizations", True)
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+# A compiled program takes about 2 MB. JAX keeps them all, which would be 5 GB a worker at the end.
+_MOST_PROGRAMS = 400
 # A shell starts commands in the background with Ctrl-C ignored, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # They send signals, set limits, or start several processes as Windows cannot.
@@ -47,6 +50,24 @@ def without_reports() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(console, "write_run_report", lambda folder, *_: Path(folder) / "report.html")
         yield
+
+
+@pytest.fixture(scope="session")
+def programs() -> Iterator[list[str]]:
+    """What was compiled since programs were last dropped."""
+    from helpers import compilations
+
+    with compilations() as compiled:
+        yield compiled
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_programs(programs: list[str]) -> Iterator[None]:
+    """Keep the memory of a worker below about 2 GB."""
+    yield
+    if len(programs) > _MOST_PROGRAMS:
+        jax.clear_caches()
+        programs.clear()
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,11 @@ from own_problems import Call
 
 from trunkfirst import NetworkBranch, OperatorData
 from trunkfirst.candidates import Candidate
+from trunkfirst.data.scattered_data import scattered_from_lists
 from trunkfirst.device_arrays import normal, seed_key, split_key, to_device
 from trunkfirst.fitting import fit_method
 from trunkfirst.inputs import StandardisedInputs
+from trunkfirst.network_trunk import NetworkTrunk
 from trunkfirst.outputs import Output
 from trunkfirst.regressors.ridge import Kernel, Linear
 from trunkfirst.trials import Folds
@@ -60,6 +62,22 @@ def test_folds_of_unequal_sizes_share_programs():
     folds.errors(candidate, [0])  # 34 samples; the last ones are fitted to 35
     with compilations() as compiled:
         folds.errors(candidate, [1, 2, 3])
+    assert not compiled
+
+
+def test_samples_at_similar_numbers_of_points_share_programs():
+    """Folds of scattered samples have other points, and not quite as many."""
+    counts = [20 + k % 6 for k in range(21)]
+    inputs, points = RNG.normal(size=(21, 2)), [RNG.uniform(0, 1, (count, 1)) for count in counts]
+    outputs = [np.sin(x[:, 0]) + own[0] for own, x in zip(inputs, points, strict=True)]
+    data = scattered_from_lists(inputs, points, outputs)
+    trunk = NetworkTrunk(hidden=(5,), width=4, iterations=3, starts=1)
+    method = TwoStep(trunk, Linear(1e-4), inputs=StandardisedInputs(), weights="none")
+    first, second = data.take(slice(0, 20)), data.take(slice(1, 21))
+    assert first.counts.sum() != second.counts.sum()
+    fit_method(first, method)
+    with compilations() as compiled:
+        fit_method(second, method)
     assert not compiled
 
 

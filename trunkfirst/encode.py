@@ -9,7 +9,8 @@ from jaxtyping import Bool, Float
 
 from .data.operator_data import OperatorData
 from .data.scattered_data import AnyData, channel_weights
-from .encoders import AbstractEncoder, AnyArray, Identity, Parallel, in_precision, to_host
+from .device_arrays import padded_count, to_device
+from .encoders import AbstractEncoder, AnyArray, Identity, Parallel, in_precision
 from .errors import SettingError
 from .fields import AbstractFields, Basis, Fields, Mesh
 from .inputs import AutoInputs, Coordinates, Inputs
@@ -209,8 +210,10 @@ def raw_rows(
 def _encode_points(coordinates: AbstractEncoder, points: Float[np.ndarray, "points coordinates"]) -> np.ndarray:
     if isinstance(coordinates, Identity):
         return points
+    # Similar numbers of points share compiled programs.
+    padded = np.pad(points, ((0, padded_count(len(points)) - len(points)), (0, 0)), mode="edge")
     with jax.enable_x64(True):
-        return np.asarray(to_host(coordinates)(points))
+        return np.asarray(coordinates(to_device(padded)))[: len(points)]
 
 
 def _rows(outputs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "rows points"]:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .data.array_checks import evenly, sample_blocks
-from .device_arrays import to_device
+from .device_arrays import padded_count, to_device
 from .distributed.mesh import shard_rows
 from .distributed.processes import process_shard
 from .linear.blocked_qr import row_blocks
@@ -311,7 +311,11 @@ def trunk_values(
     evaluate = ft.partial(_evaluate, trunk) if isinstance(trunk, Trunk) else trunk
     for block in row_blocks(len(points)):
         part = points[block]
-        values[block] = trunk.values(part) if isinstance(trunk, Modes) else evaluate(to_device(part, dtype))
+        if isinstance(trunk, Modes):
+            values[block] = trunk.values(part)
+        else:  # similar numbers of points share a compiled program
+            padded = np.pad(part, ((0, padded_count(len(part)) - len(part)), (0, 0)), mode="edge")
+            values[block] = np.asarray(evaluate(to_device(padded, dtype)))[: len(part)]
     return values
 
 

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from scipy.spatial import KDTree
 
 from .data.scattered_data import common_points
+from .device_arrays import padded_count, to_device
 from .fields import (
     AbstractFields,
     Basis,
@@ -177,8 +178,13 @@ def scattered_problem(
     rows = mean_one(fields.sample_weights, samples * channels).reshape(samples, channels)
     roots = np.sqrt(fields.weights[:, None] * rows[..., None])
     values = fields.outputs.reshape(samples, channels, most)
-    points, values, roots = (jnp.asarray(array, dtype) for array in (fields.points, values, roots))
-    return ScatteredProblem(points, jnp.asarray(fields.places), values, roots, ridge, rounding)
+    # Similar numbers of points share compiled programs; what is added has no weight.
+    count, more = len(fields.points), padded_count(most) - most
+    points = np.pad(fields.points, ((0, padded_count(count) - count), (0, 0)), mode="edge")
+    places = np.pad(fields.places, ((0, 0), (0, more)))
+    values, roots = (np.pad(array, ((0, 0), (0, 0), (0, more))) for array in (values, roots))
+    points, values, roots = (to_device(array, dtype) for array in (points, values, roots))
+    return ScatteredProblem(points, to_device(places), values, roots, ridge, rounding)
 
 
 def some_samples(fields: ScatteredFields) -> ScatteredFields:
