@@ -60,7 +60,7 @@ _MOST_VALUES = 100_000
 _STAGES, _FEWEST_POINTS, _AT_FRONTS = 4, 64, 0.5
 # Layers are evaluated in single precision, several times as fast, for about as many samples times points.
 _LAYERS, _BLOCK = np.dtype(np.float32), 2000
-# Another start pays once a search has about so many.
+# A search needs about these; beyond them another start pays.
 USUAL_ITERATIONS = 1500
 _STOPPING = Stopping(patience=300, stuck=30)
 
