@@ -88,6 +88,10 @@ def test_grids_are_found():
     assert apart.columns is None
     assert find_grid(data_on(None, points, 14)) is None
     assert find_grid(data_on(RNG.normal(size=(20, 2)), points, 20)) is None
+    small = find_grid(OperatorData(np.zeros((3, 2, 3)), points, np.zeros((3, 20))))  # images of few pixels
+    assert small is not None
+    assert small.shape == (2, 3)
+    assert find_grid(OperatorData(np.zeros((3, 6)), points, np.zeros((3, 20)))) is None  # six numbers
 
 
 def test_several_functions_share_a_grid():

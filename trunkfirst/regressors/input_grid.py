@@ -64,13 +64,15 @@ def find_grid(data: AnyData) -> InputGrid | None:
     """The grid of the input functions: that of their sensors, that of the output points, or their `grid_shape`.
 
     Without coordinates of the sensors: as many as output points that form a grid are at these points. As many as
-    the output grid has along some of its axes, in one way only, are along these axes.
+    the output grid has along some of its axes, in one way only, are along these axes. A few sensors are numbers,
+    unless they have a `grid_shape`.
     """
     sizes = [f.values.shape[1] for f in data.inputs.values()]
     cells = max(sizes)
-    if cells < _FEWEST_SENSORS or not set(sizes) <= {1, cells}:
-        return None
     function = next(f for f in data.inputs.values() if f.values.shape[1] == cells)
+    is_few = cells < _FEWEST_SENSORS and function.grid_shape is None
+    if is_few or not set(sizes) <= {1, cells}:
+        return None
     points = data.points if isinstance(data, OperatorData) else None
     found = _of_sensors(function, points) or _of_outputs(function, points) or _of_shape(function)
     if found is None:
