@@ -326,7 +326,8 @@ def draw_sample(path: Path, test: OperatorData, fields: dict[str, np.ndarray]) -
     for panel, (name, values) in zip(panels, {"output": u, **missed}.items(), strict=True):
         limits = {} if name == "output" else {"vmin": -largest, "vmax": largest, "cmap": "RdBu_r"}
         image = panel.imshow(values[order].reshape(shape), origin="lower", **limits)
-        panel.set(title=name, xticks=[], yticks=[])
+        panel.set(xticks=[], yticks=[])
+        panel.set_title(name, fontsize=9)
         if panel in (panels[0], panels[-1]):
             figure.colorbar(image, ax=panel, shrink=0.8)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from trunkfirst.networks.operator import Operator
 from trunkfirst.regressors.fourier import FourierBranch
 from trunkfirst.regressors.input_grid import OutputBasis, find_grid, patched, projection, resample
 from trunkfirst.regressors.ridge import Kernel
-from trunkfirst.sizing import seconds_of_fourier
+from trunkfirst.sizing import fourier_within, seconds_of_fourier
 from trunkfirst.trunks import ModesTrunk
 from trunkfirst.two_step import TwoStep
 
@@ -278,3 +278,17 @@ def test_iterations_are_timed_with_the_log_of_a_long_training():
     """A clock that ticks at every line of the log: one for five iterations, not for each."""
     ticks = itertools.count()
     assert seconds_of_fourier(SMALL, waves(40, 0), lambda: float(next(ticks))) == pytest.approx(1 / 5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "iterations"),
+    [(0.13, None), (0.15, 200), (0.61, 610), (9.0, 900)],
+    ids=["few", "fewest", "some", "most"],
+)
+def test_iterations_that_fit_into_the_time(
+    seconds: float, iterations: int | None, monkeypatch: pytest.MonkeyPatch
+):
+    """For a millisecond each: at least 200, at most 300 passes through the samples."""
+    monkeypatch.setattr("trunkfirst.sizing.seconds_of_fourier", lambda *_: 1e-3)
+    found = fourier_within(SMALL, waves(96, 0), seconds)
+    assert (found and found.iterations) == iterations

@@ -157,11 +157,15 @@ def samples_within(seconds: float) -> int:
 
 
 def fourier_within(branch: FourierBranch, data: AnyData, seconds: float) -> FourierBranch | None:
-    """The branch with as many iterations as fit into the time; None if they are too few to learn anything."""
+    """The branch with as many iterations as fit into the time; None if they are too few to learn anything.
+
+    For the fewest that do it may take half as long again.
+    """
     each = _journalled("Fourier", lambda: seconds_of_fourier(branch, data))
+    if 1.5 * seconds < _FEWEST_FOURIER * each:
+        return None
     most = max(_MOST_EPOCHS * data.samples // branch.batch, _FEWEST_FOURIER)
-    iterations = min(_two_digits(int(seconds / each)), most)
-    return dc.replace(branch, iterations=iterations) if iterations >= _FEWEST_FOURIER else None
+    return dc.replace(branch, iterations=max(min(_two_digits(int(seconds / each)), most), _FEWEST_FOURIER))
 
 
 class _Timed(Exception):  # noqa: N818
