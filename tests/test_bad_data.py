@@ -22,6 +22,7 @@ from trunkfirst.errors import (
     TrunkfirstError,
     UnknownNameError,
     UnsafeFileError,
+    UsageError,
 )
 
 INPUTS, POINTS, OUTPUTS = (
@@ -268,13 +269,16 @@ UNSAFE: dict[str, tuple[Builder, str]] = {
 }
 UNKNOWN: dict[str, tuple[Builder, str]] = {
     "unknown format": (raw("x.xyz", b""), "there is no file format '.xyz'; choose one of: .npz, .mat"),
-    "no format": (raw("x", b""), "there is no file format ''"),
+}
+UNNAMED: dict[str, tuple[Builder, str]] = {
+    "no format": (raw("x", b""), "has no ending, which would name the format; rename it to end with one of: .npz"),
 }
 TABLES = (
     (WRONG, DataError),
     (UNREADABLE, CorruptFileError),
     (UNSAFE, UnsafeFileError),
     (UNKNOWN, UnknownNameError),
+    (UNNAMED, UsageError),
 )
 BAD: dict[str, tuple[Builder, type[TrunkfirstError], str]] = {
     name: (build, error, words) for table, error in TABLES for name, (build, words) in table.items()
@@ -288,6 +292,7 @@ def test_there_are_many_kinds():
         CorruptFileError,
         UnknownNameError,
         UnsafeFileError,
+        UsageError,
     }
 
 

@@ -35,7 +35,7 @@ def test_outputs_too_extreme_to_square_are_refused_in_words(scale: float):
 
 @pytest.mark.parametrize("trunk", ["modes", trunkfirst.NetworkTrunk(hidden=(5,), width=4, iterations=5)], ids=str)
 def test_outputs_that_are_all_zero_are_refused_in_words(trunk: "str | trunkfirst.NetworkTrunk"):
-    with pytest.raises(DataError, match="outputs: all of them are zero"):
+    with pytest.raises(DataError, match="outputs: all values are zero"):
         trunkfirst.fit(INPUTS, 0 * OUTPUTS, X[:, None], method=trunkfirst.TwoStep(trunk, "linear"), progress=False)
 
 

@@ -152,8 +152,10 @@ PRESETS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def preset_of_0_1(preset: str, name: str) -> AbstractMethod:
-    """The preset of today; only the number of pairs that L-BFGS remembers for the trunk was another one."""
+    """The preset of today but for the pairs that L-BFGS remembers for the trunk, and inputs as they are."""
     method = preset_method(preset, NAME, name)
+    if preset == "paper":
+        return dc.replace(method, inputs=RawInputs())
     if not (isinstance(method, TwoStep) and isinstance(method.trunk, NetworkTrunk)):
         return method
     return dc.replace(method, trunk=dc.replace(method.trunk, minimiser=lbfgs.LBFGS(pairs=30)))

@@ -280,7 +280,7 @@ def test_streamed_samples_give_the_same_operator(channels: int | None, tmp_path:
 
 
 def test_outputs_of_zeros_have_no_modes():
-    with pytest.raises(DataError, match="all of them are zero"):
+    with pytest.raises(DataError, match="all values are zero"):
         step1(dc.replace(noise(), outputs=np.zeros((15, 25))))
-    with jax.enable_x64(True), pytest.raises(DataError, match="all of them are zero"):
+    with jax.enable_x64(True), pytest.raises(DataError, match="all values are zero"):
         fit_method(dc.replace(linear(), outputs=np.zeros((12, 25))), METHOD)

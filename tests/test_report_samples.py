@@ -178,4 +178,4 @@ def test_without_test_samples_there_is_no_empty_section(tmp_path: Path):
     assert "Single test samples" not in page
     assert "no run holds a finite" not in page
     assert "Single test samples" in tested
-    assert re.search("the one with the largest. Shown is [Tq], one of 2 channels.", tested)
+    assert re.search("not used for training. Shown is [Tq], one of 2 channels.", tested)

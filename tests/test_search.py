@@ -356,7 +356,7 @@ def test_half_of_the_fields_may_be_zero():
 
 @pytest.mark.parametrize("outputs", [np.zeros((12, 30)), np.zeros((12, 30, 2))], ids=["one", "channels"])
 def test_outputs_of_zeros_are_a_clear_sentence(outputs: np.ndarray):
-    with pytest.raises(DataError, match="outputs: all of them are zero"):
+    with pytest.raises(DataError, match="outputs: all values are zero"):
         fit(dc.replace(nonlinear(12), outputs=outputs))
 
 

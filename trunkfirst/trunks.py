@@ -298,7 +298,7 @@ def principal_modes(fields: Fields, width: int | None = None) -> PrincipalModes:
     roots = np.sqrt(mean_one(fields.point_weights, len(fields.points)))
     sizes, rows, _ = principal_rows(fields.weighted_outputs(), _ROUNDING)
     if not sizes.any():
-        raise DataError("outputs: all of them are zero, or do not count; there is nothing to learn")
+        raise DataError("outputs: all values are zero, or have weight zero; there is nothing to learn")
     count = min(len(sizes), width or len(sizes), max(_MOST_VALUES // len(roots), 1))
     modes = rows[:count].T * np.sqrt(len(roots))
     modes *= np.sign(modes[np.abs(modes).argmax(axis=0), np.arange(count)])

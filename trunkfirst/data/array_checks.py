@@ -276,7 +276,8 @@ def refuse_swapped(inputs: object, points: object, outputs: object) -> None:
     )
     if samples is None or samples != rows or len(coordinates) > 1 or not columns:
         return
-    if sensors == [count] and columns[0] != count:
+    is_transposed = coordinates == columns[:1]  # the points, which has a message of its own
+    if sensors == [count] and columns[0] != count and not is_transposed:
         raise DataError(
             f"outputs: axis 'points' has {columns[0]} entries, but points has {count}, as many as a row of "
             "inputs; inputs and outputs look swapped"
