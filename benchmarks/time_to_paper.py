@@ -14,6 +14,7 @@ With --contenders fast only the preset is measured; Adam keeps what was publishe
 import argparse
 import dataclasses as dc
 import functools as ft
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -65,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     attempts: dict[str, dict[str, list[Attempt]]] = {}
     for problem in options.problems:
         before = kept.get("attempts", {}).get(problem, {})
+        if not {*options.contenders} | {*before} >= {*CONTENDERS}:
+            sys.exit(f"{problem}: there are no earlier rows to keep; leave out --contenders")
         attempts[problem] = {
             preset: approach(problem, preset, options)
             if preset in options.contenders
