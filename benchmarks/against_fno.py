@@ -302,8 +302,14 @@ def on_points(data: OperatorData, inputs: np.ndarray) -> np.ndarray:
 
 def draw(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
     """The error of every method against its seconds."""
+    from matplotlib.ticker import LogLocator
+
     draw_curves(axes, {row[0]: [(max(row[2], 1), row[1])] for row in rows})
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel=ERROR)
+    for axis in (axes.xaxis, axes.yaxis):  # both may be shorter than a decade
+        axis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("{x:g}")
 
 
 def last_channel(field: np.ndarray) -> np.ndarray:
