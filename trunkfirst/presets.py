@@ -16,7 +16,15 @@ import dataclasses as dc
 from typing import Any
 
 from .errors import UnknownNameError
-from .inputs import AutoInputs, Coordinates, PowerInputs, PrincipalInputs, RawInputs, StandardisedInputs
+from .inputs import (
+    AbstractInputs,
+    AutoInputs,
+    Coordinates,
+    PowerInputs,
+    PrincipalInputs,
+    RawInputs,
+    StandardisedInputs,
+)
 from .linear.orthonormalise import QR
 from .method import AbstractMethod
 from .minimisers.adam import Adam
@@ -51,6 +59,7 @@ class _Problem:
     fast_branch: dict[str, Any]
     kernel: Kernel | None = None
     """The branch of the fast preset, where it is not the network."""
+    paper_inputs: AbstractInputs = RawInputs()
 
 
 _PROBLEMS = {
@@ -59,6 +68,7 @@ _PROBLEMS = {
         {"hidden": (500,), **_RELU},
         {"iterations": 14_000, "starts": 8, "minimiser": LBFGS(pairs=100)},
         {"iterations": 50, "ridge": 1e-5},
+        paper_inputs=StandardisedInputs(),
     ),
     "discontinuous-conductivity": _Problem(
         {"hidden": (25, 25, 25, 25), "width": 25, **_RELU},
@@ -142,8 +152,8 @@ def _fast(name: str, problem: _Problem, method: str) -> AbstractMethod:
 
 
 def _paper(name: str, problem: _Problem, method: str) -> AbstractMethod:
-    inputs = StandardisedInputs() if name == "nonlinear-conductivity" else RawInputs()
-    common: dict[str, Any] = {"inputs": inputs, "coordinates": Coordinates(rescale=False), "weights": "none"}
+    inputs, coordinates = problem.paper_inputs, Coordinates(rescale=False)
+    common: dict[str, Any] = {"inputs": inputs, "coordinates": coordinates, "weights": "none"}
     if method.startswith("monolithic"):
         kind = Monolithic if method == "monolithic" else MonolithicProjected
         networks = TrunkNetwork(**problem.trunk), BranchNetwork(**problem.branch)
